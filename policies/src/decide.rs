@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use crate::behavior::{EffectiveBehavior, SelectPolicy};
 use crate::decision::{Decision, EffectiveBounds, HeldBy, Published, Stage, StageRecord};
-use crate::history::History;
+use crate::history::{History, Recommended};
 use crate::hpa;
 use crate::observation::{MetricObservation, Observation, Phase, Sample};
 use crate::policy::{Actuation, Policy};
@@ -183,12 +183,15 @@ impl Turn<'_> {
     /// Stage 4.
     fn stabilize(&self, stages: &mut Stages) {
         let desired = stages.value();
-        let (lowest, highest) = self.history.extremes(self.now, &self.behavior);
-        let bound = |extreme: Option<(Replicas, Timestamp)>| extreme.map_or(desired, |(replicas, _)| replicas);
+        let lowest = self.history.lowest(self.now, &self.behavior);
+        let highest = self.history.highest(self.now, &self.behavior);
+        let bound = |extreme: Option<Recommended>| extreme.map_or(desired, |entry| entry.replicas);
         let stabilized = hpa::steer(self.seen.current, desired, bound(lowest), bound(highest));
-        let past = |extreme: Option<(Replicas, Timestamp)>| match extreme {
-            Some((replicas, at)) => format!("{replicas}, recommended {} ago", HumanDuration(self.now.since(at))),
-            None => "nothing".into(),
+        let past = |extreme: Option<Recommended>| match extreme {
+            Some(entry) => {
+                format!("{}, recommended {} ago", entry.replicas, HumanDuration(self.now.since(entry.at)))
+            }
+            None => format!("the present {}", self.seen.current),
         };
         let message = match stabilized.reason {
             Reason::ScaleDownStabilized => format!(
@@ -302,7 +305,7 @@ impl Turn<'_> {
                 stages.push(Stage::Impossible, output, Reason::CapacityImpossible, message);
             }
             _ => {
-                stages.push(Stage::Impossible, value, Reason::CapacityNotProven, "nothing is proven impossible".into())
+                stages.push(Stage::Impossible, value, Reason::CapacityNotProven, "nothing is proven impossible".into());
             }
         }
     }

@@ -25,9 +25,11 @@ enum Extreme {
 
 /// A recommendation, before stabilization.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
-struct Recommended {
-    at: Timestamp,
-    replicas: Replicas,
+pub struct Recommended {
+    /// When.
+    pub at: Timestamp,
+    /// How many.
+    pub replicas: Replicas,
 }
 
 /// The recommendations of one window that can still count: a monotone queue, one entry a bucket of a twentieth
@@ -68,10 +70,9 @@ impl RecommendationLog {
         }
     }
 
-    /// The extreme recommendation strictly younger than the window, with its time.
-    pub fn extreme(&self, now: Timestamp, window: Duration) -> Option<(Replicas, Timestamp)> {
-        let young = self.entries.iter().find(|entry| now.since(entry.at) < window);
-        young.map(|entry| (entry.replicas, entry.at))
+    /// The extreme recommendation strictly younger than the window.
+    pub fn extreme(&self, now: Timestamp, window: Duration) -> Option<Recommended> {
+        self.entries.iter().find(|entry| now.since(entry.at) < window).copied()
     }
 
     /// How many recommendations are held.
@@ -233,16 +234,14 @@ impl History {
         (aged(&self.persisted.scale_up_events), aged(&self.persisted.scale_down_events))
     }
 
-    /// The lowest recommendation of the scale-up window and the highest of the scale-down window.
-    pub(crate) fn extremes(
-        &self,
-        now: Timestamp,
-        behavior: &EffectiveBehavior,
-    ) -> (Option<(Replicas, Timestamp)>, Option<(Replicas, Timestamp)>) {
-        (
-            self.lowest.extreme(now, behavior.scale_up.stabilization_window),
-            self.highest.extreme(now, behavior.scale_down.stabilization_window),
-        )
+    /// The lowest recommendation of the scale-up window.
+    pub(crate) fn lowest(&self, now: Timestamp, behavior: &EffectiveBehavior) -> Option<Recommended> {
+        self.lowest.extreme(now, behavior.scale_up.stabilization_window)
+    }
+
+    /// The highest recommendation of the scale-down window.
+    pub(crate) fn highest(&self, now: Timestamp, behavior: &EffectiveBehavior) -> Option<Recommended> {
+        self.highest.extreme(now, behavior.scale_down.stabilization_window)
     }
 
     /// Ends a turn: what was recommended, decided and published enters, what no policy reaches goes.
@@ -333,8 +332,8 @@ mod tests {
         log.record(at(0), Replicas::new(9), WINDOW);
         log.record(at(100), Replicas::new(4), WINDOW);
         log.record(at(200), Replicas::new(6), WINDOW);
-        assert_eq!(log.extreme(at(299), WINDOW), Some((Replicas::new(9), at(0))));
-        assert_eq!(log.extreme(at(300), WINDOW), Some((Replicas::new(6), at(200))));
+        assert_eq!(log.extreme(at(299), WINDOW), Some(Recommended { at: at(0), replicas: Replicas::new(9) }));
+        assert_eq!(log.extreme(at(300), WINDOW), Some(Recommended { at: at(200), replicas: Replicas::new(6) }));
         assert_eq!(log.extreme(at(500), WINDOW), None);
     }
 
@@ -357,10 +356,10 @@ mod tests {
                 all.push((now, value));
                 proptest::prop_assert!(log.len() <= 22 && lowest.len() <= 22);
                 let within = |reach: i64| all.iter().filter(move |(at, _)| now - at < reach).map(|(_, value)| *value);
-                let answer = log.extreme(time, WINDOW).unwrap().0.get();
+                let answer = log.extreme(time, WINDOW).unwrap().replicas.get();
                 proptest::prop_assert!(answer >= within(300_000).max().unwrap());
                 proptest::prop_assert!(answer <= within(315_000).max().unwrap());
-                let answer = lowest.extreme(time, WINDOW).unwrap().0.get();
+                let answer = lowest.extreme(time, WINDOW).unwrap().replicas.get();
                 proptest::prop_assert!(answer >= within(300_000).min().unwrap());
                 proptest::prop_assert!(answer <= within(285_000).min().unwrap());
             }

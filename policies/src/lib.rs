@@ -3,6 +3,7 @@
 //! - [`quantity`], [`units`], [`signal`]: numbers with a meaning.
 //! - [`policy`], [`behavior`]: what an autoscaler asks for.
 //! - [`observation`]: what was seen; [`history`]: what earlier turns left behind.
+//! - [`window`]: from successive samples to one number.
 //! - [`proposal`]: what one metric asks for; [`decide()`]: the stages; [`decision`]: their record.
 //! - [`hpa`]: the rules of the Kubernetes HPA as they are; [`evaluate`]: both behind one JSON format.
 //!
@@ -21,6 +22,7 @@ pub mod quantity;
 mod reason;
 pub mod signal;
 pub mod units;
+pub mod window;
 
 pub use decide::decide;
 pub use decision::{Decision, DecisionRecord, Published, Stage};

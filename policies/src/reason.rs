@@ -44,7 +44,7 @@ pub enum Reason {
     FailedGetPodsMetric,
     /// A Resource metric cannot be read.
     FailedGetResourceMetric,
-    /// A ContainerResource metric cannot be read.
+    /// A `ContainerResource` metric cannot be read.
     FailedGetContainerResourceMetric,
     /// A metric of a kind that does not exist.
     InvalidMetricSourceType,

@@ -81,7 +81,7 @@ impl Tolerance {
     /// A decimal fraction such as 0.1. `None` where it is negative, not finite or above 9 thousand million.
     pub fn from_fraction(fraction: f64) -> Option<Self> {
         let billionths = (fraction * 1e9).round();
-        (0.0..9.0e18).contains(&billionths).then(|| Self { billionths: billionths as i64 })
+        (0.0..9.0e18).contains(&billionths).then_some(Self { billionths: billionths as i64 })
     }
 
     /// The fraction in billionths.

@@ -168,6 +168,7 @@ pub(super) fn resource_utilization(input: &Value) -> Result<Value, CaseError> {
 
 #[derive(Deserialize)]
 #[serde(rename_all = "camelCase")]
+#[expect(clippy::struct_field_names, reason = "the fields are named as in the cases")]
 struct ClampInput {
     current_replicas: Replicas,
     metric_desired_replicas: Replicas,

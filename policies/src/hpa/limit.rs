@@ -149,15 +149,12 @@ impl ScaleEventLog {
             *outdated |= event.age > longest;
         }
         let event = ScaleEvent { age: Duration::ZERO, change };
-        match self.outdated.iter().rposition(|outdated| *outdated) {
-            Some(slot) => {
-                self.events[slot] = event;
-                self.outdated[slot] = false;
-            }
-            None => {
-                self.events.push(event);
-                self.outdated.push(false);
-            }
+        if let Some(slot) = self.outdated.iter().rposition(|outdated| *outdated) {
+            self.events[slot] = event;
+            self.outdated[slot] = false;
+        } else {
+            self.events.push(event);
+            self.outdated.push(false);
         }
     }
 }
