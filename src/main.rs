@@ -1,2 +1,7 @@
-//! Headroom.
-fn main() {}
+//! Headroom, an autoscaler for LLM inference servers.
+
+use std::process::ExitCode;
+
+fn main() -> ExitCode {
+    headroom::cli::main()
+}

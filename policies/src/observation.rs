@@ -35,6 +35,8 @@ pub enum UnknownReason {
     Blocked,
     /// 401 or 403.
     Unauthorized,
+    /// The TLS handshake failed.
+    TlsError,
     /// Another HTTP status than 200.
     HttpError,
     /// The body is not an exposition.

@@ -107,12 +107,23 @@ impl Serialize for Tolerance {
     }
 }
 
+/// A number, or a quantity in a text as in the HPA's `behavior` (`"0"`, `"50m"`).
 impl<'de> Deserialize<'de> for Tolerance {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-        let fraction = f64::deserialize(deserializer)?;
-        Self::from_fraction(fraction).ok_or_else(|| {
-            serde::de::Error::custom(format!("a tolerance must be a fraction of at least 0, not {fraction}"))
-        })
+        #[derive(Deserialize)]
+        #[serde(untagged)]
+        enum Written {
+            Number(f64),
+            Text(String),
+        }
+        let tolerance = match Written::deserialize(deserializer)? {
+            Written::Number(fraction) => Self::from_fraction(fraction),
+            Written::Text(text) => {
+                let quantity: crate::quantity::Quantity = text.parse().map_err(serde::de::Error::custom)?;
+                i64::try_from(quantity.nano()).ok().filter(|nano| *nano >= 0).map(Self::from_billionths)
+            }
+        };
+        tolerance.ok_or_else(|| serde::de::Error::custom("a tolerance must be a fraction of at least 0, such as 0.1 or \"50m\""))
     }
 }
 
@@ -271,6 +282,17 @@ mod tests {
         }
         for fraction in [-0.1, f64::NAN, f64::INFINITY] {
             assert_eq!(Tolerance::from_fraction(fraction), None);
+        }
+    }
+
+    #[test]
+    fn tolerances_as_users_write_them() {
+        let read = |json: &str| serde_json::from_str::<Tolerance>(json).map(Tolerance::billionths).ok();
+        assert_eq!(read("0.1"), Some(100_000_000));
+        assert_eq!(read("\"50m\""), Some(50_000_000));
+        assert_eq!(read("\"0\""), Some(0));
+        for wrong in ["-1", "\"-1\"", "\"x\"", "null"] {
+            assert_eq!(read(wrong), None, "{wrong}");
         }
     }
 

@@ -87,6 +87,15 @@ impl HistogramWindow {
 
     /// The quantile, interpolated linearly within its bucket as Prometheus' `histogram_quantile` does.
     pub fn quantile(&self, quantile: f64) -> Quantile {
+        self.quantile_of_at_least(MINIMUM_OBSERVATIONS, quantile)
+    }
+
+    /// The quantile however few observations there are: for people, who see their number beside it.
+    pub fn quantile_of_any(&self, quantile: f64) -> Quantile {
+        self.quantile_of_at_least(0.0, quantile)
+    }
+
+    fn quantile_of_at_least(&self, observations: f64, quantile: f64) -> Quantile {
         let Some((bounds, cumulative)) = self.merged() else {
             return Quantile::NoObservations;
         };
@@ -94,7 +103,7 @@ impl HistogramWindow {
         if total <= 0.0 {
             return Quantile::NoObservations;
         }
-        if total < MINIMUM_OBSERVATIONS {
+        if total < observations {
             return Quantile::TooFewObservations;
         }
         Quantile::Value(interpolate(&bounds, &cumulative, quantile * total))

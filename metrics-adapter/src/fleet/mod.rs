@@ -1,0 +1,141 @@
+//! The newest samples of one fleet: from pages to the observation a decision is made from.
+//!
+//! Samples are joined to the present replicas by identity: what left the fleet is forgotten at once.
+
+mod engine;
+mod observe;
+mod report;
+mod shared;
+mod signal;
+
+use std::collections::HashMap;
+use std::sync::Arc;
+use std::time::Duration;
+
+use headroom_policies::observation::Phase;
+use headroom_policies::policy::MetricPolicy;
+use headroom_policies::signal::SignalClass;
+use headroom_policies::{Milli, Signal, Timestamp};
+
+use crate::engines::EngineReader;
+use crate::exposition::Scrutiny;
+use crate::scrape::{Scraped, Target, TargetId};
+use engine::EngineState;
+use observe::LatencyState;
+
+pub use observe::{Observed, RawReading, RawSignal};
+pub use report::{LineReport, SignalReport, TargetReport};
+pub use shared::{ScrapeTotals, SharedFleet};
+
+/// How long a value that can no longer be read is remembered.
+pub const LAST_VALUE_KEPT: Duration = Duration::from_secs(300);
+
+/// What a fleet is observed for.
+#[derive(Debug, Clone, PartialEq)]
+pub struct FleetSettings {
+    /// The metrics of the policy.
+    pub metrics: Vec<MetricPolicy>,
+    /// From one scrape to the next.
+    pub interval: Duration,
+    /// Until when a sample is fresh.
+    pub max_age: Duration,
+    /// How long a replica may load before it is stuck.
+    pub startup_deadline: Duration,
+}
+
+/// A replica that should be there.
+#[derive(Debug, Clone, PartialEq)]
+pub struct ReplicaSpec {
+    /// Its identity: a pod's UID, a group's name, an endpoint.
+    pub key: Arc<str>,
+    /// Its name.
+    pub name: Arc<str>,
+    /// What is known of its life besides what its servers say.
+    pub phase: Phase,
+    /// Since when it is in that phase, or since when we watch it.
+    pub since: Timestamp,
+    /// Its model servers, several with several ports.
+    pub targets: Vec<Target>,
+}
+
+/// The newest samples of one fleet.
+#[derive(Debug)]
+pub struct Fleet {
+    settings: FleetSettings,
+    reader: Arc<EngineReader>,
+    /// The policy's additive and ratio metrics, then every other additive signal with its own defaults.
+    tracked: Arc<[MetricPolicy]>,
+    /// The policy's latencies.
+    latencies: Vec<LatencyState>,
+    replicas: Vec<ReplicaState>,
+    places: HashMap<TargetId, (usize, usize)>,
+}
+
+#[derive(Debug)]
+struct ReplicaState {
+    key: Arc<str>,
+    name: Arc<str>,
+    phase: Phase,
+    since: Timestamp,
+    engines: Vec<EngineState>,
+}
+
+impl Fleet {
+    /// A fleet without replicas.
+    pub fn new(settings: FleetSettings, reader: Arc<EngineReader>) -> Self {
+        let (latencies, demand): (Vec<_>, Vec<_>) =
+            settings.metrics.iter().cloned().partition(|metric| metric.signal.class() == SignalClass::Latency);
+        let missing = Signal::ALL.into_iter().filter(|signal| {
+            signal.class() == SignalClass::Additive && !demand.iter().any(|metric| metric.signal == *signal)
+        });
+        let own_defaults = missing.map(|signal| MetricPolicy::new(signal, Milli::MAX)).collect::<Vec<_>>();
+        let tracked: Arc<[MetricPolicy]> = demand.into_iter().chain(own_defaults).collect();
+        let latencies = latencies.into_iter().map(LatencyState::new).collect();
+        Self { settings, reader, tracked, latencies, replicas: Vec::new(), places: HashMap::new() }
+    }
+
+    /// What it is observed for.
+    pub fn settings(&self) -> &FleetSettings {
+        &self.settings
+    }
+
+    /// Makes these the fleet's replicas. Those that stay keep their samples, the others are forgotten.
+    pub fn sync(&mut self, specs: &[ReplicaSpec]) {
+        let mut known: HashMap<Arc<str>, ReplicaState> =
+            self.replicas.drain(..).map(|replica| (Arc::clone(&replica.key), replica)).collect();
+        self.places.clear();
+        for spec in specs {
+            let mut engines: Vec<EngineState> = known.remove(&spec.key).map_or_else(Vec::new, |old| old.engines);
+            let servers = spec.targets.iter().map(|target| {
+                let place = engines.iter().position(|engine| engine.target == *target);
+                place.map_or_else(
+                    || EngineState::new(target.clone(), self.tracked.len()),
+                    |place| engines.swap_remove(place),
+                )
+            });
+            let engines: Vec<EngineState> = servers.collect();
+            let place = self.replicas.len();
+            for (index, engine) in engines.iter().enumerate() {
+                self.places.insert(engine.target.id.clone(), (place, index));
+            }
+            self.replicas.push(ReplicaState {
+                key: Arc::clone(&spec.key),
+                name: Arc::clone(&spec.name),
+                phase: spec.phase,
+                since: spec.since,
+                engines,
+            });
+        }
+    }
+
+    /// Takes the outcome of a scrape. What comes of a target that is no longer in the fleet is dropped.
+    ///
+    /// Returns whether its next page should be looked at whole, to name what is absent.
+    pub fn record(&mut self, target: &TargetId, scraped: Scraped) -> Scrutiny {
+        let Some((replica, index)) = self.places.get(target).copied() else { return Scrutiny::Wanted };
+        let Some(engine) = self.replicas.get_mut(replica).and_then(|replica| replica.engines.get_mut(index)) else {
+            return Scrutiny::Wanted;
+        };
+        engine.record(scraped, &self.reader, &self.settings, &self.tracked, &mut self.latencies)
+    }
+}

@@ -1,0 +1,171 @@
+//! `headroom check`.
+
+use std::path::PathBuf;
+use std::process::ExitCode;
+use std::sync::Arc;
+
+use clap::Args;
+use headroom_adapter::engines::{Engine, EngineReader, Readings};
+use headroom_adapter::exposition::{Limits, PageReader, Scrutiny};
+use headroom_adapter::scrape::{ScrapeClient, ScrapeFailure, ScrapeSettings};
+use headroom_policies::Signal;
+use headroom_policies::signal::Reading as Kind;
+use http::Uri;
+use serde_json::{Value, json};
+
+use super::{Output, small_runtime};
+use crate::api::AutoscalerSpec;
+use crate::config::{Secrets, load};
+
+const MOST_BEHIND_MILLIS: i64 = 15_000;
+
+/// Check a configuration: every mistake with its field and its remedy.
+#[derive(Debug, Args)]
+pub(super) struct CheckArgs {
+    /// A file, or a folder of .yaml, .yml and .json files.
+    #[arg(long, short)]
+    config: PathBuf,
+    /// Also try each server, and say what it showed.
+    #[arg(long)]
+    connect: bool,
+    /// A folder of Secrets, as NAMESPACE/NAME/KEY.
+    #[arg(long, value_name = "DIR")]
+    secrets_dir: Option<PathBuf>,
+    /// How to answer.
+    #[arg(long, short, value_enum, default_value_t)]
+    output: Output,
+}
+
+pub(super) fn run(args: &CheckArgs) -> anyhow::Result<ExitCode> {
+    let loaded = match load(&args.config) {
+        Ok(loaded) => loaded,
+        Err(errors) => {
+            match args.output {
+                Output::Json => {
+                    let errors: Vec<String> = errors.0.iter().map(ToString::to_string).collect();
+                    println!("{}", serde_json::to_string_pretty(&json!({ "valid": false, "errors": errors }))?);
+                }
+                Output::Text => eprintln!("{errors}"),
+            }
+            return Ok(ExitCode::FAILURE);
+        }
+    };
+    let secrets = Secrets::new(args.secrets_dir.clone());
+    let (mut reports, mut good) = (Vec::new(), true);
+    for spec in &loaded.autoscalers {
+        let mut report = report(spec);
+        if args.connect {
+            let servers = small_runtime()?.block_on(connect(spec, &secrets))?;
+            good &= servers.iter().all(|server| server["readable"] == Value::Bool(true));
+            report["servers"] = json!(servers);
+        }
+        reports.push(report);
+    }
+    match args.output {
+        Output::Json => println!("{}", serde_json::to_string_pretty(&json!({ "valid": true, "autoscalers": reports }))?),
+        Output::Text => reports.iter().for_each(print),
+    }
+    Ok(if good { ExitCode::SUCCESS } else { ExitCode::FAILURE })
+}
+
+fn report(spec: &AutoscalerSpec) -> Value {
+    let policy = &spec.policy;
+    let metrics: Vec<String> =
+        policy.metrics.iter().map(|metric| format!("{} {}", metric.signal, metric.target)).collect();
+    let warnings: Vec<String> = spec.warnings.iter().map(ToString::to_string).collect();
+    json!({
+        "autoscaler": spec.key.to_string(),
+        "replicas": spec.endpoints.len(),
+        "minReplicas": policy.min_replicas,
+        "maxReplicas": policy.max_replicas,
+        "actuation": policy.actuation,
+        "metrics": metrics,
+        "behavior": policy.effective_behavior(None),
+        "warnings": warnings,
+    })
+}
+
+/// Reads each server once, all at the same time.
+async fn connect(spec: &AutoscalerSpec, secrets: &Secrets) -> anyhow::Result<Vec<Value>> {
+    let settings = ScrapeSettings {
+        interval: spec.policy.interval,
+        timeout: spec.timeout,
+        max_age: spec.max_age,
+        tls: spec.uses_tls(),
+        credentials: secrets.credentials(spec)?,
+    };
+    let client = ScrapeClient::new(&settings)?;
+    let reader = Arc::new(EngineReader::new(spec.engine.clone()));
+    let mut tasks = tokio::task::JoinSet::new();
+    let signals: Vec<Signal> = spec.policy.metrics.iter().map(|metric| metric.signal).collect();
+    for (place, url) in spec.endpoints.iter().flat_map(|endpoint| &endpoint.urls).cloned().enumerate() {
+        let (client, reader, signals) = (client.clone(), Arc::clone(&reader), signals.clone());
+        tasks.spawn(async move { (place, try_server(&client, &reader, &url, &signals).await) });
+    }
+    let mut servers: Vec<(usize, Value)> = Vec::new();
+    while let Some(done) = tasks.join_next().await {
+        servers.push(done?);
+    }
+    servers.sort_by_key(|(place, _)| *place);
+    Ok(servers.into_iter().map(|(_, server)| server).collect())
+}
+
+async fn try_server(client: &ScrapeClient, reader: &EngineReader, url: &Uri, signals: &[Signal]) -> Value {
+    let mut pages = PageReader::new(Arc::clone(reader.layouts()));
+    let page = match client.scrape(url, &mut pages, Limits::default(), Scrutiny::Everything).await {
+        Ok(page) => page,
+        Err(ScrapeFailure { state, message }) => {
+            return json!({ "url": url.to_string(), "readable": false, "state": state, "message": message });
+        }
+    };
+    let plan = reader.plan(&page);
+    let readings = Readings::new(&plan, &page, None, MOST_BEHIND_MILLIS);
+    let (mut told, mut missing) = (serde_json::Map::new(), Vec::new());
+    for signal in signals {
+        match (signal.reading(), plan.absence(*signal)) {
+            (Kind::Gauge, _) => match readings.gauge(*signal).number() {
+                Some(value) => drop(told.insert(signal.to_string(), json!(value))),
+                None => missing.push(signal.to_string()),
+            },
+            (_, Some(_)) => missing.push(signal.to_string()),
+            (_, None) => drop(told.insert(signal.to_string(), json!("there"))),
+        }
+    }
+    let hint = plan.engine.map_or("no family of a known engine is in the page; set spec.engine.type", Engine::absence_hint);
+    let message = (!missing.is_empty()).then(|| format!("{} cannot be read; {hint}", missing.join(", ")));
+    json!({
+        "url": url.to_string(),
+        "readable": missing.is_empty(),
+        "engine": plan.engine.map(Engine::name),
+        "signals": told,
+        "message": message,
+    })
+}
+
+fn print(report: &Value) {
+    let text = |field: &str| report[field].as_str().unwrap_or_default().to_owned();
+    println!(
+        "{}: valid; {} replicas listed, {} to {}, actuation {}",
+        text("autoscaler"),
+        report["replicas"],
+        report["minReplicas"],
+        report["maxReplicas"],
+        text("actuation")
+    );
+    for metric in report["metrics"].as_array().into_iter().flatten() {
+        println!("  metric {} a replica", metric.as_str().unwrap_or_default());
+    }
+    for warning in report["warnings"].as_array().into_iter().flatten() {
+        println!("  warning: {}", warning.as_str().unwrap_or_default());
+    }
+    for server in report["servers"].as_array().into_iter().flatten() {
+        let engine = server["engine"].as_str().unwrap_or("engine not recognised");
+        let url = server["url"].as_str().unwrap_or_default();
+        let signals = server["signals"].as_object().into_iter().flatten();
+        let signals: Vec<String> = signals.map(|(name, value)| format!("{name} {value}")).collect();
+        match server["message"].as_str() {
+            Some(message) => println!("  {url}: {} {message}", server["state"].as_str().unwrap_or(engine)),
+            None => println!("  {url}: {engine}, {}", signals.join(", ")),
+        }
+    }
+}
