@@ -4,7 +4,7 @@
 use serde::{Deserialize, Serialize};
 
 use crate::observation::{ExternalSample, LatencyObservation, LatencySample, Sample};
-use crate::quantity::{Milli, div_ceil};
+use crate::quantity::{Decimal, Milli, div_ceil};
 use crate::reason::Reason;
 use crate::signal::Signal;
 use crate::units::{Replicas, Tolerance, Tolerances};
@@ -252,11 +252,15 @@ fn demand_message(
 ) -> String {
     let counts = demand.counts;
     let assumed = assumptions(counts);
+    let (total, target) = (Decimal(total), Decimal(target));
     match (reason, replicas) {
         (Reason::MetricUnreadable, _) if demand.is_readable() => {
             format!(
                 "{signal}: no Ready replica was read, so it forbids a fall; outside the replicas {total} waits{assumed}"
             )
+        }
+        (Reason::MetricUnreadable, _) if counts.ready() == 0 => {
+            format!("{signal}: no replica is Ready and read, so it forbids a fall{assumed}")
         }
         (Reason::MetricUnreadable, _) => {
             format!("{signal}: none of {} Ready replicas was read, so it forbids a fall{assumed}", counts.ready())

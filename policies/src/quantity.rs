@@ -249,6 +249,20 @@ impl fmt::Display for Milli {
     }
 }
 
+/// A number as people write it in a sentence: `39.168`, `0.75`, `12`.
+pub struct Decimal(pub Milli);
+
+impl fmt::Display for Decimal {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let (sign, magnitude) = (if self.0.0 < 0 { "-" } else { "" }, self.0.0.unsigned_abs());
+        let (whole, thousandths) = (magnitude / 1000, magnitude % 1000);
+        if thousandths == 0 {
+            return write!(f, "{sign}{whole}");
+        }
+        write!(f, "{sign}{whole}.{}", format!("{thousandths:03}").trim_end_matches('0'))
+    }
+}
+
 impl FromStr for Milli {
     type Err = QuantityError;
 
@@ -334,6 +348,13 @@ mod tests {
         }
         assert_eq!(milli("1e400"), i64::MAX);
         assert_eq!(Milli::MAX.to_string(), "9223372036854775807m");
+    }
+
+    #[test]
+    fn decimals_for_sentences() {
+        for (thousandths, text) in [(39_168, "39.168"), (750, "0.75"), (12_000, "12"), (-5, "-0.005"), (0, "0")] {
+            assert_eq!(Decimal(Milli::new(thousandths)).to_string(), text);
+        }
     }
 
     #[test]

@@ -123,7 +123,9 @@ impl<'de> Deserialize<'de> for Tolerance {
                 i64::try_from(quantity.nano()).ok().filter(|nano| *nano >= 0).map(Self::from_billionths)
             }
         };
-        tolerance.ok_or_else(|| serde::de::Error::custom("a tolerance must be a fraction of at least 0, such as 0.1 or \"50m\""))
+        tolerance.ok_or_else(|| {
+            serde::de::Error::custom("a tolerance must be a fraction of at least 0, such as 0.1 or \"50m\"")
+        })
     }
 }
 

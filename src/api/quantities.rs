@@ -29,7 +29,9 @@ pub(super) fn target(signal: Signal, written: &IntOrString, field: &str) -> Resu
             Ok(target) if !text.ends_with('%') => target,
             _ => {
                 let what = unit_words(signal.unit());
-                return error(format!("{text:?} is not a number of {what} for each replica: write 5, \"5\" or \"2500m\""));
+                return error(format!(
+                    "{text:?} is not a number of {what} for each replica: write 5, \"5\" or \"2500m\""
+                ));
             }
         },
     };
@@ -52,7 +54,8 @@ fn ratio(text: &str, field: &str) -> Result<Milli, FieldError> {
     let one = Milli::from_units(1);
     if let Some(percent) = text.strip_suffix('%') {
         let parsed = percent.trim().parse::<headroom_policies::Quantity>().ok();
-        let thousandths = parsed.map(|quantity| headroom_policies::Quantity::from_nano(quantity.nano() / 100).to_milli());
+        let thousandths =
+            parsed.map(|quantity| headroom_policies::Quantity::from_nano(quantity.nano() / 100).to_milli());
         return match thousandths {
             Some(target) if target <= one => Ok(target),
             _ => Err(FieldError::new(field, format!("{text:?} is not a percentage from 0% to 100%"))),
@@ -61,7 +64,8 @@ fn ratio(text: &str, field: &str) -> Result<Milli, FieldError> {
     match text.parse::<Milli>() {
         Ok(target) if target <= one && target > Milli::ZERO => Ok(target),
         Ok(target) if target > one => {
-            let message = format!("{text:?} is above 1, the whole cache: write {text}% or \"{}\"", target.to_f64() / 100.0);
+            let message =
+                format!("{text:?} is above 1, the whole cache: write {text}% or \"{}\"", target.to_f64() / 100.0);
             Err(FieldError::new(field, message))
         }
         _ => Err(FieldError::new(field, format!("{text:?} is not a fraction: write 75% or \"0.75\""))),
@@ -115,7 +119,7 @@ pub(super) fn ports(written: &[IntOrString], field: &str) -> Result<Vec<u16>, Fi
         match (port(&text), range) {
             (Some(port), _) => ports.push(port),
             (None, Some(range)) if !range.is_empty() => ports.extend(range),
-            (None, _) if text.bytes().all(|byte| byte.is_ascii_alphanumeric() || byte == b'-') => {
+            (None, _) if is_port_name(&text) => {
                 let message = format!("{text:?} is a port's name, which only a pod can tell: write its number");
                 return Err(FieldError::new(field, message));
             }
@@ -131,6 +135,12 @@ pub(super) fn ports(written: &[IntOrString], field: &str) -> Result<Vec<u16>, Fi
         return Err(FieldError::new(field, format!("{} ports are more than {MOST_PORTS}", ports.len())));
     }
     Ok(ports)
+}
+
+/// Whether this could name a port of a container: letters, digits and dashes, with a letter at least.
+fn is_port_name(text: &str) -> bool {
+    text.bytes().all(|byte| byte.is_ascii_alphanumeric() || byte == b'-')
+        && text.bytes().any(|byte| byte.is_ascii_alphabetic())
 }
 
 #[cfg(test)]

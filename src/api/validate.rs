@@ -156,7 +156,8 @@ impl Check {
             Duration::from_secs(5),
             interval_range,
         ));
-        let timing = interval.and_then(|interval| self.timing(own, interval).map(|(timeout, max_age)| (interval, timeout, max_age)));
+        let timing = interval
+            .and_then(|interval| self.timing(own, interval).map(|(timeout, max_age)| (interval, timeout, max_age)));
         let startup_deadline = match &spec.startup_deadline {
             Some(text) => self.take(duration(text, "spec.startupDeadline")),
             None => Some(STARTUP_DEADLINE),
@@ -209,7 +210,10 @@ impl Check {
         let legal = |byte: u8| byte.is_ascii_lowercase() || byte.is_ascii_digit() || byte == b'-';
         let edges = !text.starts_with('-') && !text.ends_with('-');
         if text.is_empty() || text.len() > 63 || !text.bytes().all(legal) || !edges {
-            self.error(field, format!("{text:?} must be 1 to 63 lower-case letters, digits or '-', and end in neither '-'"));
+            self.error(
+                field,
+                format!("{text:?} must be 1 to 63 lower-case letters, digits or '-', and end in neither '-'"),
+            );
         }
     }
 
@@ -218,7 +222,10 @@ impl Check {
         let edges = text.bytes().next().is_some_and(|byte| byte.is_ascii_alphanumeric())
             && text.bytes().next_back().is_some_and(|byte| byte.is_ascii_alphanumeric());
         if text.len() > 253 || !text.bytes().all(legal) || !edges {
-            self.error(field, format!("{text:?} must be lower-case letters, digits, '-' or '.', from and to a letter or digit"));
+            self.error(
+                field,
+                format!("{text:?} must be lower-case letters, digits, '-' or '.', from and to a letter or digit"),
+            );
         }
     }
 
@@ -229,7 +236,10 @@ impl Check {
         let get = |name: &str| annotations.get(&format!("{ANNOTATION_PREFIX}{name}")).map(String::as_str);
         for name in annotations.keys().filter_map(|name| name.strip_prefix(ANNOTATION_PREFIX)) {
             if !["paused", "hold-replicas", "hold-until", "hold-reason"].contains(&name) {
-                self.error(field(name), "there is no such annotation; there are paused, hold-replicas, hold-until, hold-reason");
+                self.error(
+                    field(name),
+                    "there is no such annotation; there are paused, hold-replicas, hold-until, hold-reason",
+                );
             }
         }
         let paused = match get("paused") {
@@ -243,7 +253,10 @@ impl Check {
         let until = get("hold-until").and_then(|text| {
             let until = Timestamp::parse(text);
             if until.is_none() {
-                self.error(field("hold-until"), format!("{text:?} is not an RFC 3339 time such as 2026-03-08T03:12:00Z"));
+                self.error(
+                    field("hold-until"),
+                    format!("{text:?} is not an RFC 3339 time such as 2026-03-08T03:12:00Z"),
+                );
             }
             until
         });
@@ -281,7 +294,9 @@ impl Check {
             self.warn("spec.maxReplicas", format!("equals minReplicas, {minimum}: nothing will ever be scaled"));
         }
         let replicas = |field: &str, count: i64| {
-            i32::try_from(count).map(Replicas::new).map_err(|_| FieldError::new(field, format!("{count} does not fit in 32 bits")))
+            i32::try_from(count)
+                .map(Replicas::new)
+                .map_err(|_| FieldError::new(field, format!("{count} does not fit in 32 bits")))
         };
         let minimum = self.take(replicas("spec.minReplicas", minimum));
         let maximum = self.take(replicas("spec.maxReplicas", maximum));
@@ -341,7 +356,10 @@ impl Check {
             }
         }
         if !written.iter().any(|metric| metric.signal.class() != SignalClass::Latency) {
-            self.error("spec.metrics", "needs a signal that can also lower, such as {signal: WaitingRequests, target: 5}");
+            self.error(
+                "spec.metrics",
+                "needs a signal that can also lower, such as {signal: WaitingRequests, target: 5}",
+            );
         }
         Some(metrics)
     }
@@ -371,7 +389,10 @@ impl Check {
         }
         let target = target?;
         if signal == Signal::WaitingRequests && target.get() > 30_000 {
-            self.warn(format!("{field}.target"), format!("{target} waiting requests a replica is a long queue; 5 to 10 is usual"));
+            self.warn(
+                format!("{field}.target"),
+                format!("{target} waiting requests a replica is a long queue; 5 to 10 is usual"),
+            );
         }
         Some(MetricPolicy { signal, target, window: window?, quantile, include_deferred })
     }
@@ -399,7 +420,10 @@ impl Check {
         }
         for (index, policy) in policies.iter().enumerate() {
             if policy.value < 1 {
-                self.error(format!("{field}.policies[{index}].value"), "must be above 0; to forbid changes set selectPolicy: Disabled");
+                self.error(
+                    format!("{field}.policies[{index}].value"),
+                    "must be above 0; to forbid changes set selectPolicy: Disabled",
+                );
             }
             if !(1..=1800).contains(&policy.period_seconds) {
                 self.error(format!("{field}.policies[{index}].periodSeconds"), "must be from 1 to 1800");
@@ -458,7 +482,10 @@ impl Check {
     fn endpoints(&mut self, spec: &Spec, engine: Option<&EngineSettings>) -> Option<Vec<Endpoint>> {
         let written = spec.endpoints.as_deref().unwrap_or_default();
         if written.is_empty() {
-            self.error("spec.endpoints", "is required in a file: list the URL of each replica, such as http://10.0.0.7:8000");
+            self.error(
+                "spec.endpoints",
+                "is required in a file: list the URL of each replica, such as http://10.0.0.7:8000",
+            );
         }
         let own_ports = spec.engine.ports.as_deref();
         let ports = own_ports.and_then(|written| self.take(ports(written, "spec.engine.ports")));
@@ -503,9 +530,8 @@ fn exports(settings: &EngineSettings, signal: Signal) -> Option<bool> {
     match settings.engine? {
         Engine::Custom => {
             let named = |wanted: Signal| settings.custom.iter().any(|metric| metric.signal == wanted);
-            let parts = signal == Signal::InFlightRequests
-                && named(Signal::WaitingRequests)
-                && named(Signal::RunningRequests);
+            let parts =
+                signal == Signal::InFlightRequests && named(Signal::WaitingRequests) && named(Signal::RunningRequests);
             Some(named(signal) || parts)
         }
         engine => engine.exports(signal),
@@ -554,7 +580,12 @@ fn urls_of(
     let scheme = url.scheme_str().unwrap_or("http");
     let build = |port: u16| {
         let authority = format!("{host}:{port}");
-        Uri::builder().scheme(scheme).authority(authority).path_and_query(path).build().map_err(|error| wrong(error.to_string()))
+        Uri::builder()
+            .scheme(scheme)
+            .authority(authority)
+            .path_and_query(path)
+            .build()
+            .map_err(|error| wrong(error.to_string()))
     };
     ports.into_iter().map(build).collect()
 }

@@ -62,7 +62,9 @@ pub(super) fn run(args: &CheckArgs) -> anyhow::Result<ExitCode> {
         reports.push(report);
     }
     match args.output {
-        Output::Json => println!("{}", serde_json::to_string_pretty(&json!({ "valid": true, "autoscalers": reports }))?),
+        Output::Json => {
+            println!("{}", serde_json::to_string_pretty(&json!({ "valid": true, "autoscalers": reports }))?)
+        }
         Output::Text => reports.iter().for_each(print),
     }
     Ok(if good { ExitCode::SUCCESS } else { ExitCode::FAILURE })
@@ -131,7 +133,8 @@ async fn try_server(client: &ScrapeClient, reader: &EngineReader, url: &Uri, sig
             (_, None) => drop(told.insert(signal.to_string(), json!("there"))),
         }
     }
-    let hint = plan.engine.map_or("no family of a known engine is in the page; set spec.engine.type", Engine::absence_hint);
+    let hint =
+        plan.engine.map_or("no family of a known engine is in the page; set spec.engine.type", Engine::absence_hint);
     let message = (!missing.is_empty()).then(|| format!("{} cannot be read; {hint}", missing.join(", ")));
     json!({
         "url": url.to_string(),

@@ -46,9 +46,10 @@ pub(super) async fn ask(
     if let Some(body) = body {
         request = request.json(&body);
     }
-    let response = request.send().await.with_context(|| {
-        format!("no answer from {server}; name the process with --server or HEADROOM_SERVER")
-    })?;
+    let response = request
+        .send()
+        .await
+        .with_context(|| format!("no answer from {server}; name the process with --server or HEADROOM_SERVER"))?;
     let status = response.status();
     let text = response.text().await.with_context(|| format!("the answer from {url} broke off"))?;
     let json: Option<Value> = serde_json::from_str(&text).ok();

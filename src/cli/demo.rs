@@ -27,7 +27,9 @@ use tokio_util::sync::CancellationToken;
 use super::run::{own_thread, serve_http};
 use crate::config::Secrets;
 use crate::controller::{DecisionLog, Entry, Environment, Manager, StateDir, Store};
-use crate::demo::{Load, NAME, NAMESPACE, Row, SimulatedTarget, Summary, TARGET_ATTAINMENT, autoscaler, copies, targets};
+use crate::demo::{
+    Load, NAME, NAMESPACE, Row, SimulatedTarget, Summary, TARGET_ATTAINMENT, autoscaler, copies, targets,
+};
 use crate::serve::{Health, StoreMetrics, router};
 use crate::telemetry::{LogFormat, OwnMetrics, ProcessState, init_logging};
 
@@ -39,7 +41,9 @@ const LOAD_STEP: Duration = Duration::from_millis(2);
 const HOST_STEP: Duration = Duration::from_millis(10);
 const ROW_STEP: Duration = Duration::from_secs(1);
 /// Replicas at the beginning.
-const FIRST_REPLICAS: u32 = 4;
+const FIRST_REPLICAS: u32 = 3;
+/// Characters of a row's last column.
+const MESSAGE_SHOWN: usize = 90;
 /// Every so many rows the head of the table is shown again.
 const ROWS_A_HEAD: usize = 20;
 
@@ -54,7 +58,7 @@ pub(super) struct DemoArgs {
     #[arg(long)]
     speed: Option<f64>,
     /// The model and accelerator: P1 (8B on L4), P2a (8B on A100), P2b (8B on H100), P3 (70B on 4 H100), P4 (13B on A100).
-    #[arg(long, default_value = "P1")]
+    #[arg(long, default_value = "P2a")]
     profile: Profile,
     /// One JSON object a line, the last one the summary.
     #[arg(long)]
@@ -109,7 +113,7 @@ async fn demonstrate(args: &DemoArgs, speed: f64) -> anyhow::Result<()> {
     let store = Arc::new(Store::default());
     let addresses = serve(&store, clock, &stop).await?;
     let mut manager = Manager::new(environment(clock, &stop)?, Arc::clone(&store));
-    let entry = manager.run(autoscaler(), Arc::clone(&target) as _)?;
+    let entry = manager.run(autoscaler(&args.profile), Arc::clone(&target) as _)?;
     let shown = Shown { args, speed, addresses, bar: bar(args) };
     shown.head(&entry)?;
 
@@ -138,7 +142,8 @@ async fn demonstrate(args: &DemoArgs, speed: f64) -> anyhow::Result<()> {
     manager.stop().await;
     let scorer = scorer.lock().unwrap_or_else(PoisonError::into_inner).clone();
     let requests = load.requests();
-    let summary = target.fleet().with(|fleet| Summary::of(&args.profile, fleet, scorer, requests, target.times_scaled()));
+    let summary =
+        target.fleet().with(|fleet| Summary::of(&args.profile, fleet, scorer, requests, target.times_scaled()));
     shown.summary(&summary)?;
     if args.keep {
         shown.say("Serving until interrupted.")?;
@@ -278,7 +283,8 @@ impl Shown<'_> {
         }
         self.say(&format!(
             "A simulated fleet of {} ({}), scaled by Headroom at {:.0} times real time.\n\
-             Targets a replica: {}; {} to {} replicas.\n\n\
+             Targets a replica: {}; {} to {} replicas.\n\
+             The load is 39 minutes of recorded chat requests, thinned to a quiet start, a peak and a quiet end.\n\n\
              While it runs, in another terminal:\n  curl '{}'\n  headroom explain {NAMESPACE}/{NAME} --server http://{}\n",
             self.args.profile.name,
             self.args.profile.title,
@@ -315,7 +321,7 @@ impl Shown<'_> {
             row.kv_cache * 100.0,
             row.ready,
             desired,
-            row.message.as_deref().unwrap_or_default(),
+            row.message.as_deref().map(first_words).unwrap_or_default(),
         ))
     }
 
@@ -366,4 +372,10 @@ impl Shown<'_> {
             summary.times_scaled,
         ))
     }
+}
+
+/// A message without what stands in parentheses at its end, and not longer than a line holds.
+fn first_words(message: &str) -> String {
+    let head = message.split(" (").next().unwrap_or_default();
+    head.chars().take(MESSAGE_SHOWN).collect()
 }

@@ -42,8 +42,7 @@ pub(super) fn run(args: &ExplainArgs) -> anyhow::Result<ExitCode> {
     };
     let path = ["autoscalers", &namespace, &name, "decisions"];
     let at = at.to_string();
-    let answer =
-        small_runtime()?.block_on(ask(&args.server.server, Method::GET, &path, &[("at", &at)], None))?;
+    let answer = small_runtime()?.block_on(ask(&args.server.server, Method::GET, &path, &[("at", &at)], None))?;
     if args.output == Output::Json {
         println!("{}", serde_json::to_string_pretty(&answer)?);
         return Ok(ExitCode::SUCCESS);
@@ -82,7 +81,13 @@ fn explanation(namespace: &str, name: &str, record: &DecisionRecord, id: Option<
         } else {
             format!("{:>4} -> {:<4}", stage.input.get(), stage.output.get())
         };
-        let _ = writeln!(text, "{mark} {:<14} {change} {:<20} {}", stage.stage.name(), stage.reason.to_string(), stage.message);
+        let _ = writeln!(
+            text,
+            "{mark} {:<14} {change} {:<20} {}",
+            stage.stage.name(),
+            stage.reason.to_string(),
+            stage.message
+        );
     }
     let (higher, lower) = (&decision.held_from_higher, &decision.held_from_lower);
     let _ = writeln!(text, "\nNot more, because of {}: {}", higher.stage, higher.message);
@@ -130,9 +135,8 @@ fn replicas(text: &mut String, record: &DecisionRecord) {
             Phase::Stuck => " (stuck)",
         };
         let told = record.policy.metrics.iter().zip(samples_of(*index));
-        let told: Vec<String> = told
-            .filter_map(|(metric, sample)| Some(format!("{} {}", metric.signal, words(sample?))))
-            .collect();
+        let told: Vec<String> =
+            told.filter_map(|(metric, sample)| Some(format!("{} {}", metric.signal, words(sample?)))).collect();
         let _ = writeln!(text, "  {}{phase}  {}", replica.name, told.join(", "));
     }
     if order.len() > REPLICAS_SHOWN {
@@ -181,7 +185,14 @@ mod tests {
         let history = History::default();
         let (decision, _) = decide(&policy, &observation, history.clone(), Timestamp::from_millis(0));
         let text = explanation("chat", "m", &DecisionRecord { policy, observation, history, decision }, Some(7));
-        for part in ["decision 7", "ratePolicies", "Not more", "Not fewer", "  b  WaitingRequests unknown (timeout)", "a  WaitingRequests 12"] {
+        for part in [
+            "decision 7",
+            "ratePolicies",
+            "Not more",
+            "Not fewer",
+            "  b  WaitingRequests unknown (timeout)",
+            "a  WaitingRequests 12",
+        ] {
             assert!(text.contains(part), "{part:?} is not in\n{text}");
         }
     }

@@ -48,9 +48,9 @@ pub(super) fn run(args: &HoldArgs) -> anyhow::Result<ExitCode> {
     let (namespace, name) = split_name(&args.autoscaler)?;
     let now = time::local_now();
     let until = match (&args.until, args.duration) {
-        (Some(text), _) => {
-            Some(Timestamp::parse(text).with_context(|| format!("{text:?} is not a time such as 2026-03-08T18:00:00Z"))?)
-        }
+        (Some(text), _) => Some(
+            Timestamp::parse(text).with_context(|| format!("{text:?} is not a time such as 2026-03-08T18:00:00Z"))?,
+        ),
         (None, Some(duration)) => Some(Timestamp::from_millis(now.timestamp().as_millisecond()).plus(duration)),
         (None, None) => None,
     };

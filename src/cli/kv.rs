@@ -108,7 +108,8 @@ impl Shape {
         let number = |name: &str| json.get(name).and_then(Value::as_u64);
         let heads = number("num_attention_heads").or(number("n_head"));
         let hidden = number("hidden_size").or(number("n_embd"));
-        let head_size = number("head_dim").or(hidden.zip(heads).filter(|(_, heads)| *heads > 0).map(|(hidden, heads)| hidden / heads));
+        let head_size = number("head_dim")
+            .or(hidden.zip(heads).filter(|(_, heads)| *heads > 0).map(|(hidden, heads)| hidden / heads));
         let dtype = json.get("torch_dtype").or(json.get("dtype")).and_then(Value::as_str).and_then(DataType::named);
         Ok(Self {
             layers: number("num_hidden_layers").or(number("n_layer")),
@@ -120,7 +121,9 @@ impl Shape {
 
     fn bytes_per_token(self) -> anyhow::Result<u64> {
         let need = |value: Option<u64>, flag: &str| {
-            value.filter(|value| *value > 0).with_context(|| format!("{flag} is needed, above 0; or name the model's config.json with --model-config"))
+            value.filter(|value| *value > 0).with_context(|| {
+                format!("{flag} is needed, above 0; or name the model's config.json with --model-config")
+            })
         };
         let layers = need(self.layers, "--layers")?;
         let kv_heads = need(self.kv_heads, "--kv-heads")?;
@@ -232,7 +235,10 @@ mod tests {
         assert_eq!(fit(128 * 1024, gib, 2048, 256), Fit { tokens: 8192, conversations: 4, running_target: 3 });
         // A conversation takes whole blocks.
         assert_eq!(fit(128 * 1024, gib, 2049, 256).conversations, 3);
-        assert_eq!(fit(128 * 1024, 64 * gib, 1024, 256), Fit { tokens: 524_288, conversations: 512, running_target: 192 });
+        assert_eq!(
+            fit(128 * 1024, 64 * gib, 1024, 256),
+            Fit { tokens: 524_288, conversations: 512, running_target: 192 }
+        );
         assert_eq!(fit(128 * 1024, 1024, 1024, 256).conversations, 0);
     }
 

@@ -73,7 +73,9 @@ pub(super) fn run(args: &RunArgs) -> anyhow::Result<ExitCode> {
     let loaded = load(&args.config)?;
     init_logging(args.log_format, &args.log_level)?;
     let tls = tls(args)?;
-    for (object, warning) in loaded.autoscalers.iter().flat_map(|spec| spec.warnings.iter().map(|warning| (&spec.key, warning))) {
+    for (object, warning) in
+        loaded.autoscalers.iter().flat_map(|spec| spec.warnings.iter().map(|warning| (&spec.key, warning)))
+    {
         warn!(autoscaler = %object, "{warning}");
     }
     let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build()?;
@@ -83,8 +85,7 @@ pub(super) fn run(args: &RunArgs) -> anyhow::Result<ExitCode> {
 
 fn tls(args: &RunArgs) -> anyhow::Result<Option<Arc<Tls>>> {
     let (Some(certificate), Some(key)) = (&args.tls_cert_file, &args.tls_private_key_file) else { return Ok(None) };
-    let files =
-        TlsFiles { certificate: certificate.clone(), key: key.clone(), client_ca: args.client_ca_file.clone() };
+    let files = TlsFiles { certificate: certificate.clone(), key: key.clone(), client_ca: args.client_ca_file.clone() };
     Ok(Some(Arc::new(Tls::load(files)?)))
 }
 
@@ -118,6 +119,7 @@ async fn serve(
     let process = Arc::new(ProcessState::default());
     let health = Arc::new(Health::default());
     let listener = bind(args.address).await?;
+    info!(address = %listener.local_addr()?, "serving own metrics, health and state");
     let metrics = OwnMetrics::new(Arc::clone(&store), clock, Arc::clone(&process), tls.clone(), log);
     let app = router(Arc::clone(&store), clock, Arc::new(metrics), Arc::clone(&health));
     let http = tokio::spawn(serve_http(listener, app, stop.clone()));
@@ -177,9 +179,10 @@ async fn serve_external_metrics(
         runtime.spawn(watch);
     }
     let transport = tls.map_or(Transport::Plain, Transport::Tls);
-    let listener = bind(address).await?.into_std()?;
+    let listener = bind(address).await?;
+    info!(address = %listener.local_addr()?, "serving the external metrics API");
+    let listener = listener.into_std()?;
     let stop = stop.clone();
-    info!(%address, "serving the external metrics API");
     Ok(runtime.spawn(async move {
         // The listener belongs to the runtime that polls it.
         let listener = TcpListener::from_std(listener)?;

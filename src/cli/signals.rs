@@ -97,7 +97,8 @@ async fn scrape(args: &SignalsArgs, reader: EngineReader) -> anyhow::Result<Page
     let mut credentials = Credentials::default();
     if let Some(path) = &args.bearer_token_file {
         let token = std::fs::read_to_string(path).with_context(|| format!("cannot read {}", path.display()))?;
-        credentials.authorization = Some(Credentials::bearer(&token).context("the token has characters that no header can carry")?);
+        credentials.authorization =
+            Some(Credentials::bearer(&token).context("the token has characters that no header can carry")?);
     }
     if let Some(path) = &args.ca_file {
         let pem = std::fs::read(path).with_context(|| format!("cannot read {}", path.display()))?;
@@ -130,7 +131,8 @@ fn read(source: &str, reader: EngineReader) -> anyhow::Result<Pages> {
     // A file does not say what it is; only OpenMetrics has an end.
     let has_end = body.split(|byte| *byte == b'\n').any(|line| line.trim_ascii() == b"# EOF");
     let format = if has_end { Format::OpenMetrics } else { Format::Text };
-    let page = PageReader::new(Arc::clone(reader.layouts())).read(&body, format, Limits::default(), Scrutiny::Everything);
+    let page =
+        PageReader::new(Arc::clone(reader.layouts())).read(&body, format, Limits::default(), Scrutiny::Everything);
     match page {
         Ok(page) => Ok(Pages { reader, first: None, last: page }),
         Err(error) => bail!("{source}: {error}"),
@@ -230,7 +232,8 @@ fn latency(readings: &Readings<'_>, signal: Signal, two_pages: bool) -> Value {
         observations += counts.last().copied().unwrap_or_default();
         window.record(now, bounds, counts, all);
     };
-    let read = if two_pages { readings.observed(signal, record) } else { readings.observed_since_start(signal, record) };
+    let read =
+        if two_pages { readings.observed(signal, record) } else { readings.observed_since_start(signal, record) };
     if let Err(reason) = read {
         return unknown(reason);
     }

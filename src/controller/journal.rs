@@ -148,7 +148,7 @@ impl Journal {
     pub fn last_change(&self) -> Option<Summary> {
         let pairs = self.entries.iter().zip(self.entries.iter().skip(1));
         let change = pairs.rev().find(|(before, after)| before.summary.desired != after.summary.desired);
-        change.map(|(_, after)| after).or(self.entries.front()).map(|entry| entry.summary.clone())
+        change.map(|(_, after)| after.summary.clone())
     }
 
     /// The newest kept decision.

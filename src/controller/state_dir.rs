@@ -88,11 +88,8 @@ impl StateDir {
     /// There is one and it cannot be read.
     pub fn read(&self, key: &Key) -> Result<Stored, StateError> {
         let Some(path) = self.file(key) else { return Ok(Stored::default()) };
-        let failed = |message: String| StateError::Read {
-            object: key.to_string(),
-            path: path.display().to_string(),
-            message,
-        };
+        let failed =
+            |message: String| StateError::Read { object: key.to_string(), path: path.display().to_string(), message };
         match std::fs::read(&path) {
             Ok(json) => serde_json::from_slice(&json).map_err(|error| failed(error.to_string())),
             Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(Stored::default()),

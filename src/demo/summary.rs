@@ -73,7 +73,13 @@ pub struct Summary {
 
 impl Summary {
     /// Lets the fleet finish what it has, and compares.
-    pub fn of(profile: &Profile, fleet: &mut Fleet, mut scorer: Scorer, requests: &[Request], times_scaled: u64) -> Self {
+    pub fn of(
+        profile: &Profile,
+        fleet: &mut Fleet,
+        mut scorer: Scorer,
+        requests: &[Request],
+        times_scaled: u64,
+    ) -> Self {
         let ended = fleet.now();
         let gpus = f64::from(profile.gpus.max(1));
         let mean_replicas = fleet.gpu_time().as_secs_f64() / gpus / ended.since(ModelTime::ZERO).as_secs_f64().max(1.0);

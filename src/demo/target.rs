@@ -66,9 +66,8 @@ impl SimulatedTarget {
     /// # Errors
     /// No port of loopback can be had.
     pub async fn host(&self) -> std::io::Result<bool> {
-        let states: Vec<(ReplicaId, ReplicaState)> = self
-            .fleet
-            .with(|fleet| fleet.replicas().iter().map(|replica| (replica.id(), replica.state())).collect());
+        let states: Vec<(ReplicaId, ReplicaState)> =
+            self.fleet.with(|fleet| fleet.replicas().iter().map(|replica| (replica.id(), replica.state())).collect());
         let missing: Vec<ReplicaId> = {
             let listed = self.listed.lock().unwrap_or_else(PoisonError::into_inner);
             let serves = |state: &ReplicaState| !matches!(state, ReplicaState::Starting { .. });

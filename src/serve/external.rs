@@ -13,7 +13,7 @@ use headroom_policies::{Milli, Published, Signal};
 use crate::controller::{Entry, Store};
 
 /// The whole decision as one number.
-pub const DESIRED_REPLICAS: &str = "headroom_desired_replicas";
+pub(super) const DESIRED_REPLICAS: &str = "headroom_desired_replicas";
 /// Names of pods shown in a message.
 const NAMES_SHOWN: usize = 5;
 /// A decision that was not renewed for so many intervals, and so long, no longer stands.
@@ -48,11 +48,9 @@ impl StoreMetrics {
             return Err(MetricError::Unreadable(format!("no decision has been made since {}", decision.at)));
         }
         match &decision.published {
-            Published::Replicas(replicas) => Ok(MetricValue {
-                value: Milli::from_units(i64::from(replicas.get())),
-                at: decision.at,
-                window: None,
-            }),
+            Published::Replicas(replicas) => {
+                Ok(MetricValue { value: Milli::from_units(i64::from(replicas.get())), at: decision.at, window: None })
+            }
             Published::Error(message) => Err(MetricError::Unreadable(message.clone())),
         }
     }
@@ -73,10 +71,8 @@ impl StoreMetrics {
             }
             SignalClass::Ratio | SignalClass::Additive => {}
         }
-        let (reading, never) = entry
-            .fleet
-            .load()
-            .with(|fleet| (fleet.raw(signal, self.clock.now()), fleet.is_never_exported(signal)));
+        let (reading, never) =
+            entry.fleet.load().with(|fleet| (fleet.raw(signal, self.clock.now()), fleet.is_never_exported(signal)));
         if never {
             return Err(MetricError::NotServed(format!("the engine does not export {signal}; use {DESIRED_REPLICAS}")));
         }
@@ -84,7 +80,8 @@ impl StoreMetrics {
             Some(RawReading::Served(raw)) => {
                 // A fleet that loads is held, not cut: the HPA would take its absent occupancy for room.
                 let held = metric.filter(|_| signal.class() == SignalClass::Ratio && raw.starting > 0).map(|metric| {
-                    let current = entry.standing.load().as_ref().map_or(0, |standing| standing.record.decision.current.get());
+                    let current =
+                        entry.standing.load().as_ref().map_or(0, |standing| standing.record.decision.current.get());
                     Milli::saturating(i128::from(metric.target.get()) * i128::from(current))
                 });
                 let value = held.map_or(raw.total, |held| held.max(raw.total));

@@ -76,7 +76,8 @@ async fn list(State(shared): State<Shared>) -> Json<Value> {
 fn find(shared: &Shared, namespace: &str, name: &str) -> Result<std::sync::Arc<Entry>, Failure> {
     shared.store.get(namespace, name).ok_or_else(|| {
         let known: Vec<String> = shared.store.all().iter().map(|(key, _)| key.to_string()).collect();
-        let known = if known.is_empty() { "there is none".to_owned() } else { format!("there are {}", known.join(", ")) };
+        let known =
+            if known.is_empty() { "there is none".to_owned() } else { format!("there are {}", known.join(", ")) };
         Failure(StatusCode::NOT_FOUND, format!("there is no autoscaler {namespace}/{name}; {known}"))
     })
 }
@@ -145,7 +146,8 @@ async fn decisions(
         }
         let Some((summary, record)) = journal.in_force_at(at) else {
             let oldest = journal.oldest().map_or_else(|| "none".to_owned(), |oldest| format!("the first of {oldest}"));
-            let message = format!("no decision of {namespace}/{name} is kept from {at}; kept are those of a day, {oldest}");
+            let message =
+                format!("no decision of {namespace}/{name} is kept from {at}; kept are those of a day, {oldest}");
             return Err(Failure(StatusCode::NOT_FOUND, message));
         };
         return Ok(Json(json!({ "summary": summary, "record": record })));
@@ -189,7 +191,10 @@ async fn hold(
     let bad = |message: String| Failure(StatusCode::BAD_REQUEST, message);
     let current = entry.standing.load().as_ref().map(|standing| standing.record.decision.current);
     let replicas = request.replicas.or(current).ok_or_else(|| {
-        Failure(StatusCode::CONFLICT, format!("the size of {namespace}/{name} is not known yet; name the replicas to hold"))
+        Failure(
+            StatusCode::CONFLICT,
+            format!("the size of {namespace}/{name} is not known yet; name the replicas to hold"),
+        )
     })?;
     if replicas < Replicas::ZERO || replicas > spec.policy.max_replicas {
         return Err(bad(format!("{replicas} replicas are not from 0 to maxReplicas, {}", spec.policy.max_replicas)));

@@ -224,14 +224,17 @@ fn encode_decisions(encoder: &mut DescriptorEncoder<'_>, rows: &[Row]) -> fmt::R
     write("headroom_desired_replicas", "Replicas decided", |row| Some(row.desired))?;
     write("headroom_published_replicas", "Replicas published; absent while an error is", |row| row.published)?;
     write("headroom_decision_age_seconds", "Time since the last decision", |row| Some(row.age))?;
-    write("headroom_blind", "1 while no additive or ratio metric is readable", |row| Some(f64::from(u8::from(row.blind))))?;
+    write("headroom_blind", "1 while no additive or ratio metric is readable", |row| {
+        Some(f64::from(u8::from(row.blind)))
+    })?;
     write("headroom_scale_down_vetoed", "1 while an unreadable metric forbids a fall", |row| {
         Some(f64::from(u8::from(row.vetoed)))
     })?;
     write("headroom_held", "1 while paused or held by hand", |row| Some(f64::from(u8::from(row.held))))?;
     for signal in Signal::ALL.into_iter().filter(|signal| signal.class() != SignalClass::Latency) {
         let name = signal.external_metric();
-        let mut family = gauge(encoder, name, "The signal over the fleet as counted for a rise; absent while it cannot be told")?;
+        let mut family =
+            gauge(encoder, name, "The signal over the fleet as counted for a rise; absent while it cannot be told")?;
         for row in rows {
             if let Some((_, value)) = row.signals.iter().find(|(own, _)| *own == name) {
                 family.gauge(&row.labels(), *value)?;
@@ -246,7 +249,8 @@ fn encode_turns(encoder: &mut DescriptorEncoder<'_>, rows: &[Row]) -> fmt::Resul
     for row in rows {
         family.counter(&row.labels(), row.turns.turns)?;
     }
-    let mut family = counter(encoder, "headroom_decision_changes", "Decisions that differ from the one before, by direction")?;
+    let mut family =
+        counter(encoder, "headroom_decision_changes", "Decisions that differ from the one before, by direction")?;
     for row in rows {
         family.counter(&row.labels_and("direction", "up"), row.turns.rises)?;
         family.counter(&row.labels_and("direction", "down"), row.turns.falls)?;
@@ -279,11 +283,16 @@ fn encode_scrapes(encoder: &mut DescriptorEncoder<'_>, rows: &[Row]) -> fmt::Res
     for row in rows {
         family.seconds(&row.labels(), row.scrapes.time.as_secs_f64())?;
     }
-    let mut family = counter(encoder, "headroom_scrape_lines_skipped", "Lines of pages that were no samples although they should be")?;
+    let mut family = counter(
+        encoder,
+        "headroom_scrape_lines_skipped",
+        "Lines of pages that were no samples although they should be",
+    )?;
     for row in rows {
         family.counter(&row.labels(), row.scrapes.skipped_lines)?;
     }
-    let mut family = counter(encoder, "headroom_scrape_duplicate_samples", "Second samples of a series; the first counts")?;
+    let mut family =
+        counter(encoder, "headroom_scrape_duplicate_samples", "Second samples of a series; the first counts")?;
     for row in rows {
         family.counter(&row.labels(), row.scrapes.duplicates)?;
     }

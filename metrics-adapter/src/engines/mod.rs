@@ -118,8 +118,8 @@ impl Engine {
     /// Whether any version of it exports a signal. `None` where that depends on what runs inside it.
     pub const fn exports(self, signal: Signal) -> Option<bool> {
         use Signal::{
-            InterTokenLatency, KVCacheTokens, KVCacheUtilization, PreemptionRate, QueueTime,
-            RejectedRequestRate, TimeToFirstToken,
+            InterTokenLatency, KVCacheTokens, KVCacheUtilization, PreemptionRate, QueueTime, RejectedRequestRate,
+            TimeToFirstToken,
         };
         let never = match self {
             Self::Triton | Self::Dynamo | Self::Custom => return None,
@@ -130,7 +130,10 @@ impl Engine {
             // Occupancy was there until May 2025.
             Self::LlamaCpp if matches!(signal, KVCacheUtilization | KVCacheTokens) => return None,
             Self::LlamaCpp => {
-                matches!(signal, TimeToFirstToken | InterTokenLatency | QueueTime | PreemptionRate | RejectedRequestRate)
+                matches!(
+                    signal,
+                    TimeToFirstToken | InterTokenLatency | QueueTime | PreemptionRate | RejectedRequestRate
+                )
             }
             Self::LMDeploy => matches!(signal, KVCacheTokens | PreemptionRate | RejectedRequestRate),
             Self::NIM => matches!(signal, KVCacheTokens | QueueTime | PreemptionRate | RejectedRequestRate),

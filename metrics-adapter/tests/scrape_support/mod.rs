@@ -1,6 +1,7 @@
 //! Model servers that misbehave in every known way, on loopback.
 
-#![allow(clippy::unwrap_used)]
+// Shared by several tests, none of which uses all of it.
+#![allow(dead_code, clippy::unwrap_used)]
 
 use std::net::SocketAddr;
 use std::sync::Arc;
