@@ -126,7 +126,7 @@ fn a_broken_histogram_is_dropped() {
     let readings_plan = reader.plan(&page);
     let readings = Readings::new(&readings_plan, &page, None, MAX_BEHIND_MILLIS);
     let result = readings.observed_since_start(Signal::TimeToFirstToken, |_, _| panic!("observed"));
-    assert_eq!(result, Err(observation::UnknownReason::AbsentFamily));
+    assert_eq!(result, Err(UnknownReason::Malformed));
     let falling = "vllm:time_to_first_token_seconds_bucket{le=\"0.1\"} 9\n\
                    vllm:time_to_first_token_seconds_bucket{le=\"1\"} 5\n\
                    vllm:time_to_first_token_seconds_bucket{le=\"+Inf\"} 9\n";

@@ -13,7 +13,7 @@ use headroom_policies::signal::Reading as Kind;
 use http::Uri;
 use serde_json::{Value, json};
 
-use super::{Output, small_runtime};
+use super::{Output, say, say_json, small_runtime};
 use crate::api::AutoscalerSpec;
 use crate::config::{Secrets, load};
 
@@ -43,7 +43,7 @@ pub(super) fn run(args: &CheckArgs) -> anyhow::Result<ExitCode> {
             match args.output {
                 Output::Json => {
                     let errors: Vec<String> = errors.0.iter().map(ToString::to_string).collect();
-                    println!("{}", serde_json::to_string_pretty(&json!({ "valid": false, "errors": errors }))?);
+                    say_json(&json!({ "valid": false, "errors": errors }))?;
                 }
                 Output::Text => eprintln!("{errors}"),
             }
@@ -62,10 +62,8 @@ pub(super) fn run(args: &CheckArgs) -> anyhow::Result<ExitCode> {
         reports.push(report);
     }
     match args.output {
-        Output::Json => {
-            println!("{}", serde_json::to_string_pretty(&json!({ "valid": true, "autoscalers": reports }))?)
-        }
-        Output::Text => reports.iter().for_each(print),
+        Output::Json => say_json(&json!({ "valid": true, "autoscalers": reports }))?,
+        Output::Text => say(&reports.iter().map(as_text).collect::<String>())?,
     }
     Ok(if good { ExitCode::SUCCESS } else { ExitCode::FAILURE })
 }
@@ -133,9 +131,10 @@ async fn try_server(client: &ScrapeClient, reader: &EngineReader, url: &Uri, sig
             (_, None) => drop(told.insert(signal.to_string(), json!("there"))),
         }
     }
-    let hint =
-        plan.engine.map_or("no family of a known engine is in the page; set spec.engine.type", Engine::absence_hint);
-    let message = (!missing.is_empty()).then(|| format!("{} cannot be read; {hint}", missing.join(", ")));
+    let unrecognised = "no family of a known engine is in the page; set spec.engine.type";
+    let hint = plan.engine.map_or(Some(unrecognised), |_| plan.absence_hint());
+    let hint = hint.map_or_else(String::new, |hint| format!("; {hint}"));
+    let message = (!missing.is_empty()).then(|| format!("{} cannot be read{hint}", missing.join(", ")));
     json!({
         "url": url.to_string(),
         "readable": missing.is_empty(),
@@ -145,30 +144,31 @@ async fn try_server(client: &ScrapeClient, reader: &EngineReader, url: &Uri, sig
     })
 }
 
-fn print(report: &Value) {
+fn as_text(report: &Value) -> String {
     let text = |field: &str| report[field].as_str().unwrap_or_default().to_owned();
-    println!(
+    let mut lines = vec![format!(
         "{}: valid; {} replicas listed, {} to {}, actuation {}",
         text("autoscaler"),
         report["replicas"],
         report["minReplicas"],
         report["maxReplicas"],
         text("actuation")
-    );
+    )];
     for metric in report["metrics"].as_array().into_iter().flatten() {
-        println!("  metric {} a replica", metric.as_str().unwrap_or_default());
+        lines.push(format!("  metric {} a replica", metric.as_str().unwrap_or_default()));
     }
     for warning in report["warnings"].as_array().into_iter().flatten() {
-        println!("  warning: {}", warning.as_str().unwrap_or_default());
+        lines.push(format!("  warning: {}", warning.as_str().unwrap_or_default()));
     }
     for server in report["servers"].as_array().into_iter().flatten() {
         let engine = server["engine"].as_str().unwrap_or("engine not recognised");
         let url = server["url"].as_str().unwrap_or_default();
         let signals = server["signals"].as_object().into_iter().flatten();
         let signals: Vec<String> = signals.map(|(name, value)| format!("{name} {value}")).collect();
-        match server["message"].as_str() {
-            Some(message) => println!("  {url}: {} {message}", server["state"].as_str().unwrap_or(engine)),
-            None => println!("  {url}: {engine}, {}", signals.join(", ")),
-        }
+        lines.push(match server["message"].as_str() {
+            Some(message) => format!("  {url}: {} {message}", server["state"].as_str().unwrap_or(engine)),
+            None => format!("  {url}: {engine}, {}", signals.join(", ")),
+        });
     }
+    lines.join("\n") + "\n"
 }

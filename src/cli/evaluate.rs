@@ -1,18 +1,33 @@
 //! `headroom evaluate`.
 
 use std::io::{self, Read, Write};
+use std::path::PathBuf;
 use std::process::ExitCode;
 
 use anyhow::Context;
+use clap::Args;
 use headroom_policies::evaluate::{Case, evaluate};
 use serde_json::Value;
 
-/// Reads `[{id, kind, input}]` and prints `[{id, desiredReplicas, limited, reason, ...}]`.
-pub(super) fn run() -> anyhow::Result<ExitCode> {
-    let mut text = String::new();
-    io::stdin().read_to_string(&mut text).context("cannot read standard input")?;
-    let cases: Vec<Case> = serde_json::from_str(&text)
-        .context("standard input must be a JSON array of {\"id\": ..., \"kind\": ..., \"input\": {...}}")?;
+/// Answer cases of the arithmetic: reads `[{id, kind, input}]`, prints `[{id, desiredReplicas, limited, reason, ...}]`.
+#[derive(Debug, Args)]
+pub(super) struct EvaluateArgs {
+    /// A file, or - for standard input.
+    #[arg(default_value = "-")]
+    cases: PathBuf,
+}
+
+pub(super) fn run(args: &EvaluateArgs) -> anyhow::Result<ExitCode> {
+    let (mut text, mut name) = (String::new(), "standard input".to_owned());
+    if args.cases.as_os_str() == "-" {
+        io::stdin().read_to_string(&mut text).context("cannot read standard input")?;
+    } else {
+        name = args.cases.display().to_string();
+        text = std::fs::read_to_string(&args.cases).with_context(|| format!("cannot read {name}"))?;
+    }
+    let cases: Vec<Case> = serde_json::from_str(&text).with_context(|| {
+        format!("{name} must be a JSON array of {{\"id\": ..., \"kind\": ..., \"input\": {{...}}}}")
+    })?;
     let answers: Vec<Value> = cases.iter().map(evaluate).collect();
     let failed = answers.iter().any(|answer| answer.get("error").is_some());
     let mut output = io::stdout().lock();

@@ -13,7 +13,7 @@ use reqwest::Method;
 use serde_json::Value;
 
 use super::client::{ServerArgs, ask, split_name};
-use super::{Output, small_runtime, time};
+use super::{Output, say, say_json, small_runtime, time};
 
 /// Replicas listed in full.
 const REPLICAS_SHOWN: usize = 20;
@@ -44,11 +44,11 @@ pub(super) fn run(args: &ExplainArgs) -> anyhow::Result<ExitCode> {
     let at = at.to_string();
     let answer = small_runtime()?.block_on(ask(&args.server.server, Method::GET, &path, &[("at", &at)], None))?;
     if args.output == Output::Json {
-        println!("{}", serde_json::to_string_pretty(&answer)?);
+        say_json(&answer)?;
         return Ok(ExitCode::SUCCESS);
     }
     let record = serde_json::from_value(answer["record"].clone()).context("the record is of another version")?;
-    print!("{}", explanation(&namespace, &name, &record, answer["summary"]["id"].as_u64()));
+    say(&explanation(&namespace, &name, &record, answer["summary"]["id"].as_u64()))?;
     Ok(ExitCode::SUCCESS)
 }
 

@@ -11,7 +11,7 @@ use reqwest::Method;
 use serde_json::Value;
 
 use super::client::{ServerArgs, ask, split_name};
-use super::{small_runtime, time};
+use super::{say, small_runtime, time};
 use crate::controller::HoldRequest;
 
 /// Hold an autoscaler at a count, in every mode, until `resume` or a time.
@@ -64,7 +64,7 @@ pub(super) fn run(args: &HoldArgs) -> anyhow::Result<ExitCode> {
     let answer = small_runtime()?.block_on(ask(&args.server.server, Method::PUT, &path, &[], Some(body)))?;
     let hold = &answer["hold"];
     let until = until.map_or_else(|| "until it is resumed".to_owned(), |until| format!("until {}", time::show(until)));
-    println!("{namespace}/{name} is held at {} {until}", hold["replicas"]);
+    say(&format!("{namespace}/{name} is held at {} {until}", hold["replicas"]))?;
     Ok(ExitCode::SUCCESS)
 }
 
@@ -73,14 +73,14 @@ pub(super) fn resume(args: &ResumeArgs) -> anyhow::Result<ExitCode> {
     let path = ["autoscalers", &namespace, &name, "hold"];
     let answer = small_runtime()?.block_on(ask(&args.server.server, Method::DELETE, &path, &[], None))?;
     match &answer["ended"] {
-        Value::Null => println!("{namespace}/{name} was not held by hand"),
-        hold => println!("{namespace}/{name} is no longer held at {}", hold["replicas"]),
+        Value::Null => say(&format!("{namespace}/{name} was not held by hand"))?,
+        hold => say(&format!("{namespace}/{name} is no longer held at {}", hold["replicas"]))?,
     }
     if !answer["hold"].is_null() {
-        println!("its annotation headroom.dev/hold-replicas still holds it; remove it from the file");
+        say("its annotation headroom.dev/hold-replicas still holds it; remove it from the file")?;
     }
     if answer["paused"] == Value::Bool(true) {
-        println!("its annotation headroom.dev/paused still pauses it; remove it from the file");
+        say("its annotation headroom.dev/paused still pauses it; remove it from the file")?;
     }
     Ok(ExitCode::SUCCESS)
 }

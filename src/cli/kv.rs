@@ -6,9 +6,10 @@ use std::process::ExitCode;
 use anyhow::{Context, bail};
 use clap::{Args, ValueEnum};
 use headroom_policies::Quantity;
+use headroom_policies::quantity::QuantityError;
 use serde_json::{Value, json};
 
-use super::Output;
+use super::{Output, say, say_json};
 
 /// Tokens of a block, vLLM's default.
 const BLOCK_TOKENS: u64 = 16;
@@ -36,7 +37,7 @@ pub(super) struct KvArgs {
     #[arg(long, value_enum)]
     dtype: Option<DataType>,
     /// Memory for the cache of one replica, e.g. 34Gi.
-    #[arg(long, value_name = "SIZE")]
+    #[arg(long, value_name = "SIZE", value_parser = memory)]
     memory: Option<Quantity>,
     /// Tokens of a usual conversation, prompt and answer.
     #[arg(long, default_value_t = 2048)]
@@ -47,6 +48,12 @@ pub(super) struct KvArgs {
     /// How to answer.
     #[arg(long, short, value_enum, default_value_t)]
     output: Output,
+}
+
+/// A Kubernetes quantity; `34GiB` is taken for `34Gi`.
+fn memory(text: &str) -> Result<Quantity, String> {
+    let text = text.trim();
+    text.strip_suffix('B').unwrap_or(text).parse().map_err(|error: QuantityError| error.to_string())
 }
 
 /// A number's type in the cache.
@@ -168,8 +175,8 @@ pub(super) fn run(args: &KvArgs) -> anyhow::Result<ExitCode> {
     let memory = args.memory.map(|memory| memory.to_milli().get() / 1000).filter(|bytes| *bytes > 0);
     let fit = memory.map(|memory| fit(bytes_per_token, memory as u64, args.context, args.max_num_seqs));
     match args.output {
-        Output::Json => println!("{}", serde_json::to_string_pretty(&as_json(bytes_per_token, args, fit))?),
-        Output::Text => print_text(bytes_per_token, args, fit),
+        Output::Json => say_json(&as_json(bytes_per_token, args, fit))?,
+        Output::Text => say(&as_text(bytes_per_token, args, fit))?,
     }
     Ok(ExitCode::SUCCESS)
 }
@@ -188,23 +195,26 @@ fn as_json(bytes_per_token: u64, args: &KvArgs, fit: Option<Fit>) -> Value {
     json
 }
 
-fn print_text(bytes_per_token: u64, args: &KvArgs, fit: Option<Fit>) {
-    println!("{bytes_per_token} bytes a token ({:.1} KiB)", bytes_per_token as f64 / 1024.0);
+fn as_text(bytes_per_token: u64, args: &KvArgs, fit: Option<Fit>) -> String {
+    let context = args.context;
+    let mut text = format!("{bytes_per_token} bytes a token ({:.1} KiB)\n", bytes_per_token as f64 / 1024.0);
     let Some(fit) = fit else {
-        println!("Give --memory to see how many conversations of {} tokens fit.", args.context);
-        return;
+        text += &format!("Give --memory to see how many conversations of {context} tokens fit.\n");
+        return text;
     };
-    println!("{} tokens fit, which is {} conversations of {} tokens", fit.tokens, fit.conversations, args.context);
+    text += &format!("{} tokens fit, which is {} conversations of {context} tokens\n", fit.tokens, fit.conversations);
     if fit.conversations == 0 {
-        println!("Not one conversation fits: use a smaller model, more memory, or --dtype fp8.");
-        return;
+        return text + "Not one conversation fits: use a smaller model, more memory, or --dtype fp8.\n";
     }
     let bound = if fit.conversations < args.max_num_seqs { "the cache" } else { "--max-num-seqs" };
-    println!("{bound} is what limits a replica. Targets to start with:\n");
-    println!("  metrics:");
-    println!("  - {{signal: WaitingRequests, target: 5}}");
-    println!("  - {{signal: RunningRequests, target: {}}}   # three quarters of what fits", fit.running_target);
-    println!("  - {{signal: KVCacheUtilization, target: 75%}}");
+    text += &format!(
+        "{bound} is what limits a replica. Targets to start with:\n\n  metrics:\n  \
+         - {{signal: WaitingRequests, target: 5}}\n  \
+         - {{signal: RunningRequests, target: {}}}   # three quarters of what fits\n  \
+         - {{signal: KVCacheUtilization, target: 75%}}\n",
+        fit.running_target
+    );
+    text
 }
 
 #[cfg(test)]

@@ -11,9 +11,11 @@ mod run;
 mod signals;
 mod time;
 
+use std::io::{self, Write};
 use std::process::ExitCode;
 
 use clap::{Parser, Subcommand, ValueEnum};
+use serde_json::Value;
 
 /// Autoscaler for LLM inference servers: scales on what waits, what runs and how full the KV cache is.
 #[derive(Debug, Parser)]
@@ -36,7 +38,7 @@ enum Command {
     /// Work out how many conversations fit in a KV cache, and targets for it.
     Kv(kv::KvArgs),
     /// Answer cases of the arithmetic, from standard input, as JSON.
-    Evaluate,
+    Evaluate(evaluate::EvaluateArgs),
     /// Say why the count is what it is, or was.
     Explain(explain::ExplainArgs),
     /// Hold an autoscaler at a count.
@@ -55,6 +57,20 @@ enum Output {
     Json,
 }
 
+/// Writes to standard output. A reader that went away is an error, where `println!` would panic.
+fn say(text: &str) -> io::Result<()> {
+    let mut output = io::stdout().lock();
+    output.write_all(text.as_bytes())?;
+    if !text.ends_with('\n') {
+        output.write_all(b"\n")?;
+    }
+    output.flush()
+}
+
+fn say_json(json: &Value) -> anyhow::Result<()> {
+    Ok(say(&serde_json::to_string_pretty(json)?)?)
+}
+
 /// Runs the command line.
 pub fn main() -> ExitCode {
     let result = match Cli::parse().command {
@@ -63,7 +79,7 @@ pub fn main() -> ExitCode {
         Command::Check(args) => check::run(&args),
         Command::Signals(args) => signals::run(&args),
         Command::Kv(args) => kv::run(&args),
-        Command::Evaluate => evaluate::run(),
+        Command::Evaluate(args) => evaluate::run(&args),
         Command::Explain(args) => explain::run(&args),
         Command::Hold(args) => hold::run(&args),
         Command::Resume(args) => hold::resume(&args),

@@ -133,6 +133,8 @@ pub enum Source<T> {
     Absent(Vec<Box<str>>),
     /// The families are there, and no series is of the model that was asked for; these models are.
     NoMatch(Vec<Box<str>>),
+    /// The family is there, and contradicts itself: a histogram without an infinite bucket, or with one twice.
+    Malformed,
     /// The engine has no such family in any version.
     NotExported,
 }
@@ -229,7 +231,7 @@ pub enum Absence {
 impl<T> Source<T> {
     fn absence(&self) -> Option<Absence> {
         match self {
-            Self::From(_) | Self::LazyZero | Self::ZeroWhileStill => None,
+            Self::From(_) | Self::LazyZero | Self::ZeroWhileStill | Self::Malformed => None,
             Self::Absent(names) => Some(Absence::Families(names.clone())),
             Self::NoMatch(models) => Some(Absence::Models(models.clone())),
             Self::NotExported => Some(Absence::NotExported),
@@ -254,6 +256,12 @@ impl Plan {
             Signal::InterTokenLatency => self.inter_token_latency.absence(),
             Signal::QueueTime => self.queue_time.absence(),
         }
+    }
+
+    /// What to check where even the counts of requests have no source.
+    pub fn absence_hint(&self) -> Option<&'static str> {
+        self.waiting.absence().and_then(|_| self.running.absence())?;
+        self.engine.map(Engine::absence_hint)
     }
 }
 
@@ -342,7 +350,11 @@ impl PlanBuilder {
         to_seconds: f64,
     ) {
         let buckets: Vec<String> = names.iter().map(|name| format!("{}_bucket", name.as_ref())).collect();
-        let source = source(selection.first(&buckets).histogram(to_seconds), selection, &buckets);
+        let family = selection.first(&buckets);
+        let source = match family.histogram(to_seconds) {
+            None if !family.is_empty() => Source::Malformed,
+            histogram => source(histogram, selection, &buckets),
+        };
         self.set_latency(signal, source);
     }
 

@@ -118,6 +118,7 @@ impl<'a> Readings<'a> {
             Source::ZeroWhileStill if self.is_at_rest() => Reading::Zero,
             Source::ZeroWhileStill | Source::Absent(_) => Reading::Unknown(UnknownReason::AbsentFamily),
             Source::NoMatch(_) => Reading::Unknown(UnknownReason::NoMatch),
+            Source::Malformed => Reading::Unknown(UnknownReason::Malformed),
             Source::NotExported => Reading::Unknown(UnknownReason::NotExported),
         }
     }
@@ -280,6 +281,7 @@ fn unavailable<T>(source: &Source<T>) -> Reading {
         Source::From(_) | Source::LazyZero => Reading::Zero,
         Source::ZeroWhileStill | Source::Absent(_) => Reading::Unknown(UnknownReason::AbsentFamily),
         Source::NoMatch(_) => Reading::Unknown(UnknownReason::NoMatch),
+        Source::Malformed => Reading::Unknown(UnknownReason::Malformed),
         Source::NotExported => Reading::Unknown(UnknownReason::NotExported),
     }
 }

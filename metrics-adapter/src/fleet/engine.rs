@@ -204,9 +204,9 @@ fn absent(plan: &Plan, page: &Page, settings: &FleetSettings) -> Option<(TargetS
     settings.metrics.iter().find_map(|metric| match plan.absence(metric.signal)? {
         Absence::Families(names) => {
             let similar = near_matches(page, &names);
-            let hint = engine.absence_hint();
+            let hint = plan.absence_hint().map_or_else(String::new, |hint| format!("; {hint}"));
             let message =
-                format!("{} needs {}, which is not in the page{similar}; {hint}", metric.signal, names.join(" or "));
+                format!("{} needs {}, which is not in the page{similar}{hint}", metric.signal, names.join(" or "));
             Some((TargetState::AbsentFamily, message))
         }
         Absence::Models(models) => {

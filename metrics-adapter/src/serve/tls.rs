@@ -17,6 +17,7 @@ use rustls::server::danger::ClientCertVerifier;
 use rustls::server::{NoClientAuth, VerifierBuilderError, WebPkiClientVerifier};
 use rustls::{RootCertStore, ServerConfig, version};
 use tokio_util::sync::CancellationToken;
+use x509_cert::der::Decode;
 
 /// How often files are worth a look: a new certificate is then served within seconds.
 pub const RELOAD_INTERVAL: Duration = Duration::from_secs(5);
@@ -238,10 +239,10 @@ fn certificates(path: &Path, content: &[u8]) -> Result<Vec<CertificateDer<'stati
 fn first_expiry(path: &Path, chain: &[CertificateDer<'_>]) -> Result<Timestamp, TlsError> {
     let mut first = Timestamp::from_millis(i64::MAX);
     for certificate in chain {
-        let (_, certificate) = x509_parser::parse_x509_certificate(certificate)
+        let certificate = x509_cert::Certificate::from_der(certificate)
             .map_err(|error| TlsError::Certificate { path: path.to_owned(), error: error.to_string() })?;
-        let seconds = certificate.validity().not_after.timestamp();
-        first = first.min(Timestamp::from_millis(seconds.saturating_mul(1000)));
+        let not_after = certificate.tbs_certificate().validity().not_after.to_unix_duration();
+        first = first.min(Timestamp::from_millis(i64::try_from(not_after.as_millis()).unwrap_or(i64::MAX)));
     }
     Ok(first)
 }

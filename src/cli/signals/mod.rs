@@ -1,5 +1,7 @@
 //! `headroom signals`.
 
+mod text;
+
 use std::io::{self, Read};
 use std::path::PathBuf;
 use std::process::ExitCode;
@@ -18,7 +20,7 @@ use headroom_policies::{Signal, Timestamp};
 use http::Uri;
 use serde_json::{Map, Value, json};
 
-use super::{Output, small_runtime};
+use super::{Output, say, say_json, small_runtime};
 
 /// Samples far behind the rest of their page are stale.
 const MOST_BEHIND_MILLIS: i64 = 15_000;
@@ -80,8 +82,8 @@ pub(super) fn run(args: &SignalsArgs) -> anyhow::Result<ExitCode> {
     let plan = pages.reader.plan(&pages.last);
     let answer = answer(&pages, &plan, args.interval);
     match args.output {
-        Output::Json => println!("{}", serde_json::to_string_pretty(&answer)?),
-        Output::Text => print(&answer),
+        Output::Json => say_json(&answer)?,
+        Output::Text => say(&text::page(&answer))?,
     }
     Ok(ExitCode::SUCCESS)
 }
@@ -155,6 +157,9 @@ fn answer(pages: &Pages, plan: &Plan, interval: Option<Duration>) -> Value {
             && let Some(absence) = plan.absence(signal)
         {
             shown["reason"] = json!(absence_words(plan, &absence));
+            if absence == Absence::NotExported {
+                shown["state"] = json!("notExported");
+            }
         }
         if signal == Signal::WaitingRequests && readings.deferred() > 0.0 {
             shown["deferred"] = json!(readings.deferred());
@@ -181,6 +186,9 @@ fn answer(pages: &Pages, plan: &Plan, interval: Option<Duration>) -> Value {
     });
     if readings.is_asleep() {
         answer["asleep"] = json!(true);
+    }
+    if let Some(hint) = plan.absence_hint() {
+        answer["hint"] = json!(hint);
     }
     if plan.engine.is_none() {
         let families = page.names.iter().take(20).collect::<Vec<_>>();
@@ -261,64 +269,21 @@ fn words(reason: UnknownReason) -> String {
         UnknownReason::Sleeping => "the engine sleeps and left the gauge as it was".into(),
         UnknownReason::Stale => "the sample's own timestamp is far behind the rest of the page".into(),
         UnknownReason::NotExported => "the engine does not export it".into(),
-        UnknownReason::Malformed => "the histogram's buckets contradict each other".into(),
+        UnknownReason::Malformed => {
+            "the histogram contradicts itself: its buckets fall, repeat, or lack the infinite one".into()
+        }
         UnknownReason::CounterReset => "the counter began again between the two pages".into(),
         other => format!("{other:?}"),
     }
 }
 
 fn absence_words(plan: &Plan, absence: &Absence) -> String {
-    let hint = plan.engine.map_or(String::new(), |engine| format!("; {}", engine.absence_hint()));
     match absence {
-        Absence::Families(names) => format!("{} is not in the page{hint}", names.join(" or ")),
+        Absence::Families(names) => format!("{} is not in the page", names.join(" or ")),
         Absence::Models(models) => format!("no series is of that model; there are {}", models.join(", ")),
         Absence::NotExported => {
             let name = plan.engine.map_or("no engine was recognised, so it", Engine::name);
             format!("{name} does not export it")
-        }
-    }
-}
-
-fn print(answer: &Value) {
-    println!("engine: {}", answer["engine"].as_str().unwrap_or("not recognised"));
-    if let Some(hint) = answer["hint"].as_str() {
-        println!("{hint}");
-    }
-    if answer["asleep"] == Value::Bool(true) {
-        println!("the engine sleeps");
-    }
-    println!();
-    for (name, shown) in answer["signals"].as_object().into_iter().flatten() {
-        println!("{name:<20} {}", line(shown));
-    }
-    let lines = &answer["lines"];
-    print!("\n{} lines read, {} skipped", lines["read"], lines["skipped"]);
-    match lines["skippedNumbers"].as_array() {
-        Some(numbers) if !numbers.is_empty() => {
-            let numbers: Vec<String> = numbers.iter().map(ToString::to_string).collect();
-            print!(" (lines {})", numbers.join(", "));
-        }
-        _ => {}
-    }
-    let partial = if lines["partial"] == Value::Bool(true) { "; the page does not end as it should" } else { "" };
-    println!("{partial}");
-}
-
-fn line(shown: &Value) -> String {
-    let unit = shown["unit"].as_str().unwrap_or_default();
-    let total = if shown["total"].is_null() { String::new() } else { format!(" (total {})", shown["total"]) };
-    match shown["state"].as_str() {
-        Some("unknown") => format!("unknown: {}{total}", shown["reason"].as_str().unwrap_or_default()),
-        Some("zero") => format!("0 {unit} (known: the engine has not created the family yet)"),
-        _ => {
-            let at_least = if shown["atLeast"] == Value::Bool(true) { "at least " } else { "" };
-            let detail = match (&shown["deferred"], &shown["mean"], shown["reason"].as_str()) {
-                (Value::Number(deferred), ..) => format!(" ({deferred} of them deferred)"),
-                (_, Value::Number(mean), _) => format!(" (mean over ranks {mean})"),
-                (_, _, Some(reason)) => format!(" ({reason})"),
-                _ => total,
-            };
-            format!("{at_least}{} {unit}{detail}", shown["value"])
         }
     }
 }

@@ -1,0 +1,84 @@
+//! `headroom check`.
+
+use std::fmt::Write;
+
+use crate::servers::{Behaviour, Server};
+use crate::support::{output, stderr, stdout};
+
+fn resource(spec: &str) -> String {
+    format!(
+        "apiVersion: headroom.dev/v1alpha1\nkind: InferenceAutoscaler\nmetadata: {{name: m, namespace: chat}}\n\
+         spec:\n  maxReplicas: 5\n{spec}"
+    )
+}
+
+fn check(text: &str, more: &[&str]) -> std::process::Output {
+    let folder = tempfile::tempdir().unwrap();
+    let file = folder.path().join("autoscaler.yaml");
+    std::fs::write(&file, text).unwrap();
+    output(&[&["check", "--config", file.to_str().unwrap()], more].concat())
+}
+
+#[test]
+fn a_valid_file_is_summed_up() {
+    let checked = check(&resource("  endpoints: [http://10.0.0.1:8000, http://10.0.0.2:8000]\n"), &[]);
+    let text = stdout(&checked);
+    assert!(checked.status.success(), "{}", stderr(&checked));
+    assert!(text.contains("chat/m: valid; 2 replicas listed, 1 to 5") && text.contains("WaitingRequests 5"), "{text}");
+}
+
+/// Every mistake at once, each with its object, its field and what to write.
+#[test]
+fn mistakes_are_all_named() {
+    let text = resource(
+        "  minReplicas: 7\n  metrics: [{signal: KVCacheUtilization, target: 75}, {signal: Waiting, target: 5}]\n  \
+         endpoints: [ftp://x]\n",
+    );
+    let checked = check(&text, &[]);
+    assert_eq!(checked.status.code(), Some(1));
+    for part in ["chat/m in ", "metrics[1].signal", "WaitingRequests"] {
+        assert!(stderr(&checked).contains(part), "{part}: {}", stderr(&checked));
+    }
+    let text = text.replace("Waiting,", "WaitingRequests,");
+    for part in ["spec.maxReplicas", "spec.metrics[0].target", "75%", "spec.endpoints[0]"] {
+        assert!(stderr(&check(&text, &[])).contains(part), "{part}: {}", stderr(&check(&text, &[])));
+    }
+}
+
+#[test]
+fn what_is_not_there_yet_is_refused_by_name() {
+    for (spec, field) in [
+        ("  minReplicas: 0\n", "spec.minReplicas"),
+        ("  actuation: Direct\n", "spec.actuation"),
+        ("  schedules: [{name: a}]\n", "spec.schedules"),
+    ] {
+        let checked = check(&resource(&format!("{spec}  endpoints: [http://10.0.0.1]\n")), &[]);
+        assert!(!checked.status.success() && stderr(&checked).contains(field), "{field}: {}", stderr(&checked));
+    }
+}
+
+/// With --connect each server says what it showed, and one that cannot be read makes the check fail.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn servers_are_tried() {
+    let good = Server::start(Behaviour::page("vllm:num_requests_waiting 3\nvllm:kv_cache_usage_perc 0.5\n")).await;
+    let guarded = Server::start(Behaviour::status("403 Forbidden", "", "")).await;
+    let empty = Server::start(Behaviour::page("go_goroutines 3\n")).await;
+    tokio::task::spawn_blocking(move || {
+        let endpoints = |servers: &[&Server]| {
+            servers.iter().fold("  endpoints:\n".to_owned(), |mut text, server| {
+                writeln!(text, "  - http://{}", server.address).unwrap();
+                text
+            })
+        };
+        let one = check(&resource(&endpoints(&[&good])), &["--connect"]);
+        assert!(one.status.success(), "{}{}", stdout(&one), stderr(&one));
+        assert!(stdout(&one).contains("vLLM") && stdout(&one).contains("WaitingRequests 3"), "{}", stdout(&one));
+        let all = check(&resource(&endpoints(&[&good, &guarded, &empty])), &["--connect"]);
+        assert!(!all.status.success());
+        for part in ["unauthorized", "no family of a known engine", "vLLM"] {
+            assert!(stdout(&all).contains(part), "{part}: {}", stdout(&all));
+        }
+    })
+    .await
+    .unwrap();
+}
