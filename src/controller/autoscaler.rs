@@ -25,6 +25,8 @@ use crate::api::AutoscalerSpec;
 /// Turns for newly arrived samples take at most this share of a core.
 const TURN_SHARE: u32 = 50;
 const SHORTEST_GAP: Duration = Duration::from_millis(5);
+/// What the first round of scrapes may take besides its interval and its timeout.
+const FIRST_ROUND_SLACK: Duration = Duration::from_secs(1);
 /// The states of targets are logged when they change, at most so often.
 const STATES_LOGGED_EVERY: Duration = Duration::from_secs(30);
 
@@ -67,6 +69,8 @@ pub(super) struct Reading {
     settings: (FleetSettings, ScrapeSettings),
     /// The target's revision that the fleet was last made equal to.
     revision: Option<u64>,
+    /// Until when the first round of scrapes may take; `None` once it is over.
+    first_round_until: Option<Instant>,
 }
 
 impl Reading {
@@ -82,7 +86,9 @@ impl Reading {
             environment.scrape_limit.clone(),
             (environment.clock, environment.scrape_runtime.clone()),
         )?;
-        Ok(Self { fleet, scraper, settings: (settings, assignment.scrape.clone()), revision: None })
+        let round = environment.clock.real_duration(settings.interval) + assignment.scrape.timeout + FIRST_ROUND_SLACK;
+        let first_round_until = Some(Instant::now() + round);
+        Ok(Self { fleet, scraper, settings: (settings, assignment.scrape.clone()), revision: None, first_round_until })
     }
 
     pub(super) fn fleet(&self) -> &Arc<SharedFleet> {
@@ -99,6 +105,16 @@ impl Reading {
         let targets: Vec<Target> = replicas.iter().flat_map(|replica| replica.targets.iter().cloned()).collect();
         self.fleet.update(|fleet| fleet.sync(&replicas));
         self.scraper.sync(&targets);
+    }
+
+    /// Whether each server was tried, or had its time. Part of a fleet would be taken for the whole before that.
+    fn first_round_is_over(&mut self) -> bool {
+        if let Some(until) = self.first_round_until
+            && (Instant::now() >= until || self.fleet.with(Fleet::was_tried_once))
+        {
+            self.first_round_until = None;
+        }
+        self.first_round_until.is_none()
     }
 }
 
@@ -191,6 +207,9 @@ impl Autoscaler {
     fn turn(&mut self) {
         let now = self.environment.clock.now();
         self.reading.sync(&*self.target);
+        if !self.reading.first_round_is_over() {
+            return;
+        }
         let spec = self.entry.spec.load_full();
         let (policy, observation) = self.collect(&spec, now);
         let before = self.history.take().unwrap_or_else(|| {

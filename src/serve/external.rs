@@ -39,7 +39,9 @@ impl StoreMetrics {
     fn desired(&self, entry: &Entry) -> Result<MetricValue, MetricError> {
         let standing = entry.standing.load();
         let Some(standing) = standing.as_ref() else {
-            return Err(MetricError::Unreadable("no decision has been made yet".into()));
+            return Err(MetricError::Unreadable(
+                "no decision has been made yet: its model servers are being read for the first time".into(),
+            ));
         };
         let decision = &standing.record.decision;
         let spec = entry.spec.load();

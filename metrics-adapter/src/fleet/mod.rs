@@ -19,7 +19,7 @@ use headroom_policies::{Milli, Signal, Timestamp};
 
 use crate::engines::EngineReader;
 use crate::exposition::Scrutiny;
-use crate::scrape::{Scraped, Target, TargetId};
+use crate::scrape::{Scraped, Target, TargetId, TargetState};
 use engine::EngineState;
 use observe::LatencyState;
 
@@ -69,6 +69,8 @@ pub struct Fleet {
     latencies: Vec<LatencyState>,
     replicas: Vec<ReplicaState>,
     places: HashMap<TargetId, (usize, usize)>,
+    /// The replicas were given once.
+    synced: bool,
 }
 
 #[derive(Debug)]
@@ -77,6 +79,9 @@ struct ReplicaState {
     name: Arc<str>,
     phase: Phase,
     since: Timestamp,
+    /// Ready when we began to watch, so busy for all we know: what cannot be read of it is unknown at once, where
+    /// a replica that becomes Ready before our eyes has nothing to do yet.
+    ready_from_the_start: bool,
     engines: Vec<EngineState>,
 }
 
@@ -91,7 +96,7 @@ impl Fleet {
         let own_defaults = missing.map(|signal| MetricPolicy::new(signal, Milli::MAX)).collect::<Vec<_>>();
         let tracked: Arc<[MetricPolicy]> = demand.into_iter().chain(own_defaults).collect();
         let latencies = latencies.into_iter().map(LatencyState::new).collect();
-        Self { settings, reader, tracked, latencies, replicas: Vec::new(), places: HashMap::new() }
+        Self { settings, reader, tracked, latencies, replicas: Vec::new(), places: HashMap::new(), synced: false }
     }
 
     /// What it is observed for.
@@ -104,8 +109,11 @@ impl Fleet {
         let mut known: HashMap<Arc<str>, ReplicaState> =
             self.replicas.drain(..).map(|replica| (Arc::clone(&replica.key), replica)).collect();
         self.places.clear();
+        let first = !std::mem::replace(&mut self.synced, true);
         for spec in specs {
-            let mut engines: Vec<EngineState> = known.remove(&spec.key).map_or_else(Vec::new, |old| old.engines);
+            let old = known.remove(&spec.key);
+            let stayed_so = old.as_ref().is_some_and(|old| old.ready_from_the_start && old.since == spec.since);
+            let mut engines: Vec<EngineState> = old.map_or_else(Vec::new, |old| old.engines);
             let servers = spec.targets.iter().map(|target| {
                 let place = engines.iter().position(|engine| engine.target == *target);
                 place.map_or_else(
@@ -123,9 +131,17 @@ impl Fleet {
                 name: Arc::clone(&spec.name),
                 phase: spec.phase,
                 since: spec.since,
+                ready_from_the_start: spec.phase == Phase::Ready && (first || stayed_so),
                 engines,
             });
         }
+    }
+
+    /// Whether each server of the replicas that were Ready when we began to watch was tried. Until then a total
+    /// would be of a part of the fleet.
+    pub fn was_tried_once(&self) -> bool {
+        let first = self.replicas.iter().filter(|replica| replica.ready_from_the_start);
+        first.flat_map(|replica| &replica.engines).all(|engine| engine.state != TargetState::Pending)
     }
 
     /// Takes the outcome of a scrape. What comes of a target that is no longer in the fleet is dropped.

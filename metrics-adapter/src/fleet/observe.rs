@@ -109,7 +109,7 @@ impl ReplicaState {
     fn sample(&self, index: usize, signal: Signal, now: Timestamp, max_age: Duration) -> Sample {
         let mut samples = self.engines.iter().map(|engine| {
             engine.signals.get(index).map_or(Sample::Unknown { reason: UnknownReason::Unspecified }, |state| {
-                state.sample(now, self.since, max_age)
+                state.sample(now, self.since, !self.ready_from_the_start, max_age)
             })
         });
         let first = samples.next().unwrap_or(Sample::Unknown { reason: UnknownReason::NotScraped });

@@ -82,7 +82,7 @@ impl Fleet {
             for engine in &replica.engines {
                 let signals = engine.signals.iter().zip(&*self.tracked).map(|(state, metric)| SignalReport {
                     signal: metric.signal,
-                    sample: state.sample(now, replica.since, self.settings.max_age),
+                    sample: state.sample(now, replica.since, !replica.ready_from_the_start, self.settings.max_age),
                 });
                 reports.push(TargetReport {
                     replica: replica.name.to_string(),

@@ -115,13 +115,14 @@ impl SignalState {
         self.unread = Some(reason);
     }
 
-    /// What is known of the signal at an instant; `since` is when the replica became Ready or was first watched.
-    pub(super) fn sample(&self, now: Timestamp, since: Timestamp, max_age: Duration) -> Sample {
+    /// What is known of the signal at an instant. `since` is when the replica became Ready or was first watched;
+    /// with `starts` it counts as starting until it was read, for as long as a sample is fresh.
+    pub(super) fn sample(&self, now: Timestamp, since: Timestamp, starts: bool, max_age: Duration) -> Sample {
         let reason = self.unread.unwrap_or(UnknownReason::Stale);
         let read_since = self.known.is_some_and(|(_, at)| at >= since);
         // A counter that began again was read; it only needs another page.
         let told = self.unread == Some(UnknownReason::CounterReset);
-        if !read_since && !told && now.since(since) <= max_age {
+        if starts && !read_since && !told && now.since(since) <= max_age {
             return Sample::Starting;
         }
         match self.known {
