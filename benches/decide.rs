@@ -100,7 +100,11 @@ fn main() {
 
 fn show_growth(interval: i64, span: Duration) {
     let cases = SIZES.map(|pods| Case::new(pods, interval));
-    let mut calls = cases.each_ref().map(|case| || drop(black_box(case.decide())));
+    let mut calls = cases.each_ref().map(|case| {
+        || {
+            black_box(case.decide());
+        }
+    });
     let [a, b, c, d] = &mut calls;
     let times = shortest([a, b, c, d], span);
     let mut table = Table::default();

@@ -1,20 +1,15 @@
 //! How fast one value is served over TLS: 2,000 requests a second, HTTP/1.1 over a few kept connections and HTTP/2 over
 //! one.
 //!
-//! The server runs in a child process, on one thread. Requests are handed out at fixed times, whether or not earlier
-//! ones were answered, and each is timed from then, so that a stall counts for all it delays. The first line is of
-//! as many bytes sent back as they are over plain TCP: what the machine itself takes, at that moment. On a busy one
-//! run it at real-time priority, or other programs are what is measured:
-//!
-//! ```text
-//! cargo bench -p headroom-adapter --bench external_metrics --no-run
-//! chrt -f 10 cargo bench -p headroom-adapter --bench external_metrics -- --seconds 20
-//! ```
+//! The server runs in a child process, on one thread: the API alone with a thousand autoscalers, or with `--targets`
+//! the program itself while it scrapes so many servers. Requests are handed out at fixed times, whether or not earlier
+//! ones were answered, and each is timed from then, so that a stall counts for all it delays. Beside the API alone
+//! stands what the machine itself takes at that moment: as many bytes sent back as they are over plain TCP. See
+//! `README.md` for flags and figures.
 
-#![allow(clippy::unwrap_used)]
+mod support;
 
 use std::collections::HashMap;
-use std::error::Error;
 use std::io::{BufRead, BufReader, Read};
 use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
@@ -33,6 +28,13 @@ use hyper::{Request, StatusCode};
 use hyper_util::rt::{TokioExecutor, TokioIo};
 use rustls::pki_types::pem::PemObject;
 use rustls::pki_types::{CertificateDer, ServerName};
+use support::Fallible;
+use support::arguments::Arguments;
+use support::process::cpu;
+use support::program::{Program, configuration, write_certificate};
+use support::servers::{Servers, serve_if_asked};
+use support::table::Table;
+use tempfile::TempDir;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::{TcpListener, TcpStream};
 use tokio::runtime::Runtime;
@@ -42,25 +44,34 @@ use tokio_rustls::client::TlsStream;
 use tokio_util::sync::CancellationToken;
 
 const REQUESTS_PER_SECOND: u32 = 2_000;
+/// Milliseconds.
+const MEDIAN_GOAL: f64 = 0.3;
+const P99_GOAL: f64 = 1.0;
+/// Of the API alone.
 const AUTOSCALERS: u32 = 1_000;
+/// Of the program.
+const PROGRAM_AUTOSCALERS: u32 = 10;
 /// Of HTTP/1.1 and of the echo; HTTP/2 has one.
 const CONNECTIONS: usize = 4;
 /// About the length of a request, and of an answer.
 const ECHO_BYTES: usize = 300;
 const METRIC: &str = "headroom_waiting_requests";
-
-type Fallible<T> = Result<T, Box<dyn Error + Send + Sync>>;
+const SCRAPE_INTERVAL: Duration = Duration::from_secs(1);
 
 fn main() -> Fallible<()> {
-    let arguments: Vec<String> = std::env::args().collect();
-    let after = |name: &str| arguments.iter().position(|a| a == name).and_then(|at| arguments.get(at + 1));
-    if let Some(folder) = after("--serve") {
+    let arguments = Arguments::of_process();
+    if serve_if_asked(&arguments)? {
+        return Ok(());
+    }
+    if let Some(folder) = arguments.text("--serve-values") {
         return serve_until_stdin_ends(Path::new(folder));
     }
-    // Without cargo's `--bench` this is only a check that the program works.
-    let usual = if arguments.iter().any(|argument| argument == "--bench") { 10 } else { 1 };
-    let seconds = after("--seconds").map_or(Ok(usual), |text| text.parse())?;
-    measure(seconds)
+    let seconds = arguments.value("--seconds", if arguments.is_check() { 1 } else { 10 })?;
+    let server = match arguments.value("--targets", 0)? {
+        0 => Server::alone()?,
+        targets => Server::program(targets)?,
+    };
+    measure(&server, seconds)
 }
 
 // === the server ===
@@ -101,7 +112,8 @@ fn serve_until_stdin_ends(folder: &Path) -> Fallible<()> {
     };
     let values = (0..AUTOSCALERS).map(|index| (autoscaler(index), value(index))).collect();
     let router = external_metrics(Arc::new(Values(values)), &ApiGroup::default())?;
-    let tls = Tls::load(files(folder))?;
+    let files = TlsFiles { certificate: folder.join("tls.crt"), key: folder.join("tls.key"), client_ca: None };
+    let tls = Tls::load(files)?;
     one_thread()?.block_on(async {
         let listener = TcpListener::bind(("127.0.0.1", 0)).await?;
         let echo_listener = TcpListener::bind(("127.0.0.1", 0)).await?;
@@ -123,82 +135,107 @@ async fn echo(listener: TcpListener) {
     }
 }
 
+/// As the program's configurations name them.
 fn autoscaler(index: u32) -> String {
     format!("model-{index:04}")
 }
 
-fn files(folder: &Path) -> TlsFiles {
-    TlsFiles { certificate: folder.join("tls.crt"), key: folder.join("tls.key"), client_ca: None }
+/// What serves, ended with this.
+struct Server {
+    what: String,
+    pid: u32,
+    address: SocketAddr,
+    echo_address: Option<SocketAddr>,
+    autoscalers: u32,
+    certificate: PathBuf,
+    _running: Running,
 }
 
-/// The child that serves, ended with this.
-struct Server {
-    process: Child,
-    address: SocketAddr,
-    echo_address: SocketAddr,
+enum Running {
+    Alone(Child, TempDir),
+    Program(Program, Servers),
 }
 
 impl Server {
-    fn start(folder: &Path) -> Fallible<Self> {
+    /// The API alone.
+    fn alone() -> Fallible<Self> {
+        let folder = tempfile::tempdir()?;
+        write_certificate(folder.path())?;
         let mut process = Command::new(std::env::current_exe()?)
-            .arg("--serve")
-            .arg(folder)
+            .arg("--serve-values")
+            .arg(folder.path())
             .stdin(Stdio::piped())
             .stdout(Stdio::piped())
             .spawn()?;
         let mut line = String::new();
         BufReader::new(process.stdout.take().ok_or("the server has no output")?).read_line(&mut line)?;
         let (address, echo_address) = line.trim().split_once(' ').ok_or("the server did not start")?;
-        Ok(Self { process, address: address.parse()?, echo_address: echo_address.parse()? })
+        Ok(Self {
+            what: format!("the API alone with {AUTOSCALERS} autoscalers"),
+            pid: process.id(),
+            address: address.parse()?,
+            echo_address: Some(echo_address.parse()?),
+            autoscalers: AUTOSCALERS,
+            certificate: folder.path().join("tls.crt"),
+            _running: Running::Alone(process, folder),
+        })
     }
 
-    /// Processor time used so far, to a hundredth of a second; zero where the system does not tell.
-    fn cpu(&self) -> Duration {
-        let path: PathBuf = ["/proc", &self.process.id().to_string(), "stat"].iter().collect();
-        let stat = std::fs::read_to_string(path).unwrap_or_default();
-        // User and system time are the 12th and 13th field after the command's closing parenthesis.
-        let after_command = stat.rsplit(')').next().unwrap_or_default();
-        let ticks: u64 =
-            after_command.split_whitespace().skip(11).take(2).filter_map(|field| field.parse::<u64>().ok()).sum();
-        Duration::from_millis(ticks * 10)
+    /// The program, while it scrapes so many targets.
+    fn program(targets: u32) -> Fallible<Self> {
+        let servers = Servers::start(targets, SCRAPE_INTERVAL)?;
+        let configuration = configuration(PROGRAM_AUTOSCALERS as usize, &servers.addresses, SCRAPE_INTERVAL);
+        let program = Program::start(&configuration)?;
+        program.wait_until_read(targets)?;
+        Ok(Self {
+            what: format!("the program with {PROGRAM_AUTOSCALERS} autoscalers and {targets} targets every second"),
+            pid: program.pid(),
+            address: program.external_metrics,
+            echo_address: None,
+            autoscalers: PROGRAM_AUTOSCALERS.min(targets),
+            certificate: program.folder.path().join("tls.crt"),
+            _running: Running::Program(program, servers),
+        })
     }
 }
 
-impl Drop for Server {
+impl Drop for Running {
     fn drop(&mut self) {
-        let _ = self.process.kill();
-        let _ = self.process.wait();
+        if let Self::Alone(process, _) = self {
+            let _ = process.kill();
+            let _ = process.wait();
+        }
     }
 }
 
 // === the load ===
 
-fn measure(seconds: u32) -> Fallible<()> {
-    let folder = tempfile::tempdir()?;
-    let rcgen::CertifiedKey { cert, signing_key } = rcgen::generate_simple_self_signed(["localhost".to_owned()])?;
-    std::fs::write(folder.path().join("tls.crt"), cert.pem())?;
-    std::fs::write(folder.path().join("tls.key"), signing_key.serialize_pem())?;
-    let server = Server::start(folder.path())?;
-    println!("{REQUESTS_PER_SECOND} requests/s for {seconds} s over TLS, the server in a process of one thread");
+fn measure(server: &Server, seconds: u32) -> Fallible<()> {
     let runtime = one_thread()?;
+    let mut table = Table::default();
     for protocol in [Protocol::Echo, Protocol::Http1, Protocol::Http2] {
-        runtime.block_on(protocol.drive(&server, folder.path(), REQUESTS_PER_SECOND / 4))?;
-        let cpu_before = server.cpu();
+        if matches!(protocol, Protocol::Echo) && server.echo_address.is_none() {
+            continue;
+        }
+        runtime.block_on(protocol.drive(server, REQUESTS_PER_SECOND / 4))?;
+        let cpu_before = cpu(server.pid)?;
         let requests = REQUESTS_PER_SECOND * seconds;
-        let mut times = runtime.block_on(protocol.drive(&server, folder.path(), requests))?;
-        let cpu = server.cpu().saturating_sub(cpu_before).as_secs_f64();
+        let mut times = runtime.block_on(protocol.drive(server, requests))?;
+        let used = cpu(server.pid)?.saturating_sub(cpu_before).as_secs_f64();
         times.sort_unstable();
         let quantile = |q: f64| times[((times.len() - 1) as f64 * q) as usize].as_secs_f64() * 1000.0;
-        println!(
-            "{protocol}: p50 {:.3} ms, p99 {:.3} ms, p99.9 {:.3} ms, max {:.3} ms; server CPU {:.1} % of a core, {:.0} us a request",
-            quantile(0.5),
-            quantile(0.99),
-            quantile(0.999),
-            quantile(1.0),
-            cpu * 100.0 / f64::from(seconds),
-            cpu * 1e6 / f64::from(requests),
-        );
+        if matches!(protocol, Protocol::Echo) {
+            table.plain(&format!("{protocol}: p50"), quantile(0.5), "ms");
+            table.plain(&format!("{protocol}: p99"), quantile(0.99), "ms");
+        } else {
+            table.at_most(&format!("{protocol}: p50"), quantile(0.5), MEDIAN_GOAL, "ms");
+            table.at_most(&format!("{protocol}: p99"), quantile(0.99), P99_GOAL, "ms");
+        }
+        table.plain(&format!("{protocol}: p99.9"), quantile(0.999), "ms");
+        table.plain(&format!("{protocol}: longest"), quantile(1.0), "ms");
+        table.plain(&format!("{protocol}: CPU of the server, of one core"), used * 100.0 / f64::from(seconds), "%");
     }
+    table.print(&format!("{REQUESTS_PER_SECOND} requests/s for {seconds} s over TLS, {}", server.what));
     Ok(())
 }
 
@@ -222,7 +259,7 @@ impl std::fmt::Display for Protocol {
 /// A request to be made, and when it was handed out.
 struct Due {
     at: Instant,
-    index: u32,
+    autoscaler: u32,
 }
 
 impl Protocol {
@@ -234,7 +271,7 @@ impl Protocol {
     }
 
     /// Makes so many requests at the usual rate, and tells how long each took.
-    async fn drive(self, server: &Server, folder: &Path, requests: u32) -> Fallible<Vec<Duration>> {
+    async fn drive(self, server: &Server, requests: u32) -> Fallible<Vec<Duration>> {
         let mut senders = Vec::new();
         let mut connections = tokio::task::JoinSet::new();
         for _ in 0..self.connections() {
@@ -242,17 +279,19 @@ impl Protocol {
             senders.push(sender);
             match self {
                 Self::Echo => {
-                    connections.spawn(drive_echo(connect(server.echo_address).await?, receiver));
+                    let address = server.echo_address.ok_or("nothing echoes")?;
+                    connections.spawn(drive_echo(connect(address).await?, receiver));
                 }
                 Self::Http1 => {
-                    connections.spawn(drive_http1(connect_tls(server.address, folder, "http/1.1").await?, receiver));
+                    connections.spawn(drive_http1(connect_tls(server, "http/1.1").await?, receiver));
                 }
                 Self::Http2 => {
-                    connections.spawn(drive_http2(connect_tls(server.address, folder, "h2").await?, receiver));
+                    connections.spawn(drive_http2(connect_tls(server, "h2").await?, receiver));
                 }
             }
         }
-        let pacer = std::thread::spawn(move || pace(&senders, requests));
+        let autoscalers = server.autoscalers;
+        let pacer = std::thread::spawn(move || pace(&senders, requests, autoscalers));
         let mut times = Vec::new();
         while let Some(driven) = connections.join_next().await {
             times.extend(driven??);
@@ -264,12 +303,12 @@ impl Protocol {
 
 /// Hands out requests when they are due, in turn to each connection. A thread of its own, since a runtime's timers
 /// are no finer than a millisecond.
-fn pace(connections: &[UnboundedSender<Due>], requests: u32) {
+fn pace(connections: &[UnboundedSender<Due>], requests: u32, autoscalers: u32) {
     let start = Instant::now();
     for (index, connection) in (0..requests).zip(connections.iter().cycle()) {
         let due = start + Duration::from_secs(1) * index / REQUESTS_PER_SECOND;
         std::thread::sleep(due.saturating_duration_since(Instant::now()));
-        if connection.send(Due { at: Instant::now(), index }).is_err() {
+        if connection.send(Due { at: Instant::now(), autoscaler: index % autoscalers }).is_err() {
             return;
         }
     }
@@ -281,21 +320,21 @@ async fn connect(address: SocketAddr) -> std::io::Result<TcpStream> {
     Ok(stream)
 }
 
-async fn connect_tls(address: SocketAddr, folder: &Path, alpn: &str) -> Fallible<TlsStream<TcpStream>> {
+async fn connect_tls(server: &Server, alpn: &str) -> Fallible<TlsStream<TcpStream>> {
     let mut roots = rustls::RootCertStore::empty();
-    roots.add(CertificateDer::from_pem_file(folder.join("tls.crt"))?)?;
+    roots.add(CertificateDer::from_pem_file(&server.certificate)?)?;
     let provider = Arc::new(rustls::crypto::ring::default_provider());
     let mut config = rustls::ClientConfig::builder_with_provider(provider)
         .with_safe_default_protocol_versions()?
         .with_root_certificates(roots)
         .with_no_client_auth();
     config.alpn_protocols = vec![alpn.as_bytes().to_vec()];
-    let stream = connect(address).await?;
+    let stream = connect(server.address).await?;
     Ok(TlsConnector::from(Arc::new(config)).connect(ServerName::try_from("localhost")?, stream).await?)
 }
 
 fn request(index: u32, base: &str) -> Fallible<Request<Empty<Bytes>>> {
-    let autoscaler = autoscaler(index % AUTOSCALERS);
+    let autoscaler = autoscaler(index);
     let uri = format!(
         "{base}/apis/external.metrics.k8s.io/v1beta1/namespaces/llm/{METRIC}\
          ?labelSelector=headroom.dev%2Fautoscaler%3D{autoscaler}"
@@ -319,9 +358,9 @@ async fn drive_http1(stream: TlsStream<TcpStream>, mut due: UnboundedReceiver<Du
     let (mut sender, connection) = http1::handshake(TokioIo::new(stream)).await?;
     tokio::spawn(connection);
     let mut times = Vec::new();
-    while let Some(Due { at, index }) = due.recv().await {
+    while let Some(Due { at, autoscaler }) = due.recv().await {
         sender.ready().await?;
-        let response = sender.send_request(request(index, "")?).await?;
+        let response = sender.send_request(request(autoscaler, "")?).await?;
         check(response).await?;
         times.push(at.elapsed());
     }
@@ -332,11 +371,11 @@ async fn drive_http2(stream: TlsStream<TcpStream>, mut due: UnboundedReceiver<Du
     let (sender, connection) = http2::handshake(TokioExecutor::new(), TokioIo::new(stream)).await?;
     tokio::spawn(connection);
     let mut running = tokio::task::JoinSet::new();
-    while let Some(Due { at, index }) = due.recv().await {
+    while let Some(Due { at, autoscaler }) = due.recv().await {
         let mut sender = sender.clone();
         running.spawn(async move {
             sender.ready().await?;
-            let response = sender.send_request(request(index, "https://localhost")?).await?;
+            let response = sender.send_request(request(autoscaler, "https://localhost")?).await?;
             check(response).await?;
             Ok(at.elapsed())
         });

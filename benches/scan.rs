@@ -128,21 +128,38 @@ fn compare(engines: &EngineReader, without_colons: &str, pages: &[String], span:
     let (mut all, mut default, mut scanned) = (Server::new(engines), Server::new(engines), Server::new(engines));
     let [count, every, usual, page_only, other] = shortest(
         [
-            &mut || drop(black_box(count_lines(black_box(body)))),
-            &mut || drop(black_box(all.read(engines, black_box(body), &Signal::ALL))),
-            &mut || drop(black_box(default.read(engines, black_box(body), &DEFAULT_SIGNALS))),
-            &mut || drop(black_box(scanned.page(black_box(body)))),
-            &mut || drop(black_box(parse_otherwise(black_box(without_colons)))),
+            &mut || {
+                black_box(count_lines(black_box(body)));
+            },
+            &mut || {
+                black_box(all.read(engines, black_box(body), &Signal::ALL));
+            },
+            &mut || {
+                black_box(default.read(engines, black_box(body), &DEFAULT_SIGNALS));
+            },
+            &mut || {
+                black_box(scanned.page(black_box(body)));
+            },
+            &mut || {
+                black_box(parse_otherwise(black_box(without_colons)));
+            },
         ],
         span,
     );
     let mut servers: Vec<Server> = pages.iter().map(|_| Server::new(engines)).collect();
     let [count_many, every_many] = shortest(
-        [&mut || pages.iter().for_each(|page| drop(black_box(count_lines(black_box(page.as_bytes()))))), &mut || {
-            for (server, page) in servers.iter_mut().zip(pages) {
-                black_box(server.read(engines, black_box(page.as_bytes()), &Signal::ALL));
-            }
-        }],
+        [
+            &mut || {
+                for page in pages {
+                    black_box(count_lines(black_box(page.as_bytes())));
+                }
+            },
+            &mut || {
+                for (server, page) in servers.iter_mut().zip(pages) {
+                    black_box(server.read(engines, black_box(page.as_bytes()), &Signal::ALL));
+                }
+            },
+        ],
         span / 2,
     );
     let mut table = Table::default();

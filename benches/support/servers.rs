@@ -91,7 +91,7 @@ impl Seen {
 impl Process {
     fn start(first: u32, count: u32, interval: Duration) -> Fallible<Self> {
         let mut child = Command::new(std::env::current_exe()?)
-            .args(["--serve-from", &first.to_string(), "--serve", &count.to_string()])
+            .args(["--model-servers", &count.to_string(), "--first", &first.to_string()])
             .args(["--interval-millis", &interval.as_millis().to_string()])
             .stdin(Stdio::piped())
             .stdout(Stdio::piped())
@@ -131,10 +131,10 @@ fn address(index: u32, port: u16) -> SocketAddr {
 
 /// Serves until it is killed, if this process was started for that.
 pub(crate) fn serve_if_asked(arguments: &Arguments) -> Fallible<bool> {
-    if !arguments.has("--serve") {
+    if !arguments.has("--model-servers") {
         return Ok(false);
     }
-    let (first, count) = (arguments.value("--serve-from", 0)?, arguments.value("--serve", 0)?);
+    let (first, count) = (arguments.value("--first", 0)?, arguments.value("--model-servers", 0)?);
     let interval = Duration::from_millis(arguments.value("--interval-millis", 1_000)?);
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
     runtime.block_on(serve(first, count, interval))?;

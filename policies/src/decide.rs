@@ -317,7 +317,7 @@ impl Turn<'_> {
             return Some((seen.current, Reason::Paused, format!("paused at {}", seen.current)));
         }
         if let Some(hold) = &seen.hold {
-            let replicas = hold.replicas.clamp(Replicas::ZERO, self.policy.max_replicas);
+            let replicas = hold.replicas.min(self.policy.max_replicas).max(Replicas::ZERO);
             let until = hold.until.map_or(String::new(), |until| format!(" until {until}"));
             let why = hold.reason.as_ref().map_or(String::new(), |why| format!(": {why}"));
             return Some((replicas, Reason::Held, format!("held at {replicas}{until}{why}")));

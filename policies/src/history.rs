@@ -218,7 +218,7 @@ impl History {
         if change == 0 {
             return;
         }
-        events.push(ScaleEvent { at, change: change.abs() });
+        events.push(ScaleEvent { at, change: change.saturating_abs() });
         if events.len() > MOST_EVENTS {
             // Merging into the younger of the two makes the older count for longer, never for less.
             let oldest = events.remove(0);
@@ -299,12 +299,18 @@ impl History {
         behavior: &EffectiveBehavior,
     ) -> Self {
         let mut history = Self::default();
-        let mut oldest_first = recommendations.to_vec();
-        oldest_first.sort_by_key(|recommendation| std::cmp::Reverse(recommendation.age));
-        for recommendation in oldest_first {
-            let at = now.minus(recommendation.age);
-            history.lowest.record(at, recommendation.replicas, behavior.scale_up.stabilization_window);
-            history.highest.record(at, recommendation.replicas, behavior.scale_down.stabilization_window);
+        let dated = |past: &hpa::Recommendation| Recommended { at: now.minus(past.age), replicas: past.replicas };
+        let mut oldest_first: Vec<Recommended> = recommendations.iter().map(dated).collect();
+        oldest_first.sort_by_key(|recommended| recommended.at);
+        let windows = (behavior.scale_up.stabilization_window, behavior.scale_down.stabilization_window);
+        for Recommended { at, replicas } in oldest_first {
+            // One that is too old already must not share a bucket with one that counts.
+            if now.since(at) < windows.0 {
+                history.lowest.record(at, replicas, windows.0);
+            }
+            if now.since(at) < windows.1 {
+                history.highest.record(at, replicas, windows.1);
+            }
         }
         let dated = |events: &[hpa::ScaleEvent]| {
             events.iter().map(|event| ScaleEvent { at: now.minus(event.age), change: event.change }).collect()

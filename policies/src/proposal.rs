@@ -209,13 +209,13 @@ pub fn propose_demand(
     current: Replicas,
     tolerances: Tolerances,
 ) -> Proposal {
-    let rise = demand.up.replicas(target);
-    let rises = rise > i128::from(current.get())
+    let rise = Replicas::saturating(demand.up.replicas(target));
+    let rises = rise > current
         && (current == Replicas::ZERO || demand.up.exceeds(target, current, tolerances.up));
-    let fall = demand.down.replicas(target);
-    let falls = fall < i128::from(current.get()) && demand.down.falls_short(target, current, tolerances.down);
+    let fall = Replicas::saturating(demand.down.replicas(target));
+    let falls = fall < current && demand.down.falls_short(target, current, tolerances.down);
     let (replicas, reason) = if rises {
-        (Some(Replicas::saturating(rise)), Reason::ValidMetricFound)
+        (Some(rise), Reason::ValidMetricFound)
     } else if demand.vetoes_down() {
         (None, Reason::MetricUnreadable)
     } else if falls && demand.external_unread > 0 {
@@ -223,7 +223,7 @@ pub fn propose_demand(
     } else if falls && demand.too_many_unknown() {
         (Some(current), Reason::TooManyUnknown)
     } else if falls {
-        (Some(Replicas::saturating(fall)), Reason::ValidMetricFound)
+        (Some(fall), Reason::ValidMetricFound)
     } else {
         (Some(current), Reason::WithinTolerance)
     };

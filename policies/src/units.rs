@@ -131,6 +131,7 @@ impl<'de> Deserialize<'de> for Tolerance {
 
 /// A tolerance for each direction.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default)]
 pub struct Tolerances {
     /// How far above the target usage may be before replicas are added.
     pub up: Tolerance,

@@ -428,7 +428,7 @@ proptest! {
         policy.metrics[0].target = target;
         let ours = decide_fresh(&policy, &fleet(current.get(), &samples)).stages[0].output;
         // With as many in the status as in the spec the HPA answers the present count inside tolerance, as we do.
-        let theirs = hpa::average_value(hpa::sum_for_average_value(&values), target, current, Tolerances::default());
+        let theirs = hpa::average_value(hpa::sum_for_average_value(&values), target, current, Tolerances::default().into());
         prop_assert_eq!(ours, theirs.replicas);
     }
 

@@ -9,6 +9,7 @@ use headroom_adapter::engines::{Engine, EngineReader, Readings};
 use headroom_adapter::exposition::{Limits, PageReader, Scrutiny};
 use headroom_adapter::scrape::{ScrapeClient, ScrapeFailure, ScrapeSettings};
 use headroom_policies::Signal;
+use headroom_policies::quantity::Decimal;
 use headroom_policies::signal::Reading as Kind;
 use http::Uri;
 use serde_json::{Value, json};
@@ -71,7 +72,7 @@ pub(super) fn run(args: &CheckArgs) -> anyhow::Result<ExitCode> {
 fn report(spec: &AutoscalerSpec) -> Value {
     let policy = &spec.policy;
     let metrics: Vec<String> =
-        policy.metrics.iter().map(|metric| format!("{} {}", metric.signal, metric.target)).collect();
+        policy.metrics.iter().map(|metric| format!("{} {}", metric.signal, Decimal(metric.target))).collect();
     let warnings: Vec<String> = spec.warnings.iter().map(ToString::to_string).collect();
     json!({
         "autoscaler": spec.key.to_string(),

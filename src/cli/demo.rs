@@ -54,7 +54,7 @@ pub(super) struct DemoArgs {
     /// How long it takes.
     #[arg(long, value_parser = humantime::parse_duration, default_value = "60s")]
     duration: Duration,
-    /// How many times faster than real time; by default so fast that the whole trace fits.
+    /// How many times faster than real time; by default so fast that the whole trace fits, at most 60.
     #[arg(long)]
     speed: Option<f64>,
     /// The model and accelerator: P1 (8B on L4), P2a (8B on A100), P2b (8B on H100), P3 (70B on 4 H100), P4 (13B on A100).
@@ -67,6 +67,9 @@ pub(super) struct DemoArgs {
     #[arg(long)]
     keep: bool,
 }
+
+/// Faster than this a scrape in time is a race with the scheduler.
+const MOST_DEFAULT_SPEED: f64 = 60.0;
 
 /// Where the demonstration is served.
 struct Addresses {
@@ -91,7 +94,8 @@ pub(super) fn run(args: &DemoArgs) -> anyhow::Result<ExitCode> {
     if args.duration < Duration::from_secs(1) {
         bail!("--duration must be at least 1s");
     }
-    let speed = args.speed.unwrap_or_else(|| Load::length().as_seconds() / args.duration.as_secs_f64());
+    let whole = Load::length().as_seconds() / args.duration.as_secs_f64();
+    let speed = args.speed.unwrap_or_else(|| whole.clamp(1.0, MOST_DEFAULT_SPEED));
     if !(speed >= 1.0 && speed <= 1000.0) {
         bail!("--speed must be from 1 to 1000, not {speed}; a longer --duration asks for less");
     }

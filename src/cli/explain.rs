@@ -7,6 +7,7 @@ use anyhow::Context;
 use clap::Args;
 use headroom_policies::observation::{MetricObservation, Phase, Sample};
 use headroom_policies::proposal::Proposal;
+use headroom_policies::quantity::Decimal;
 use headroom_policies::units::HumanDuration;
 use headroom_policies::{DecisionRecord, Published};
 use reqwest::Method;
@@ -100,12 +101,19 @@ fn sums(proposal: &Proposal) -> String {
     let counts = proposal.counts;
     match (proposal.sum_up, proposal.sum_down) {
         (Some(up), Some(down)) => format!(
-            "total {up} counted for a rise, {down} for a fall, target {} a replica; {} read, {} last value, {} unknown, \
+            "total {} counted for a rise, {} for a fall, target {} a replica; {} read, {} last value, {} unknown, \
              {} starting, {} stuck",
-            proposal.target, counts.read, counts.last, counts.unknown, counts.starting, counts.stuck
+            Decimal(up),
+            Decimal(down),
+            Decimal(proposal.target),
+            counts.read,
+            counts.last,
+            counts.unknown,
+            counts.starting,
+            counts.stuck
         ),
         (Some(value), None) => format!("{} s, target {} s", value.to_f64(), proposal.target.to_f64()),
-        _ => format!("target {}", proposal.target),
+        _ => format!("target {}", Decimal(proposal.target)),
     }
 }
 
@@ -148,9 +156,9 @@ fn words(sample: Sample) -> String {
     match sample {
         Sample::Starting => "not read yet".into(),
         Sample::Stuck => "stuck".into(),
-        Sample::Value { value, age } => format!("{value} ({} old)", HumanDuration(age)),
+        Sample::Value { value, age } => format!("{} ({} old)", Decimal(value), HumanDuration(age)),
         Sample::Last { value, age, reason } => {
-            format!("last {value} ({} old, now {})", HumanDuration(age), reason_word(&reason))
+            format!("last {} ({} old, now {})", Decimal(value), HumanDuration(age), reason_word(&reason))
         }
         Sample::Unknown { reason } => format!("unknown ({})", reason_word(&reason)),
         Sample::Zero => "0 (known)".into(),

@@ -47,7 +47,7 @@ impl Load {
         let mut draws = Random::seeded(SEED);
         let kept = requests
             .take_while(|request| request.arrival < until)
-            .filter(|request| draws.uniform() < share_kept(request.arrival));
+            .filter(|request| draws.uniform() < share_kept(request.arrival, until.min(Self::length())));
         Ok(Self { requests: kept.collect() })
     }
 
@@ -62,8 +62,8 @@ impl Load {
     }
 }
 
-/// The share of requests that are kept at a time: a tenth at both ends, all of them in the middle.
-fn share_kept(at: ModelTime) -> f64 {
-    let wave = (std::f64::consts::PI * at.as_seconds() / Load::length().as_seconds()).sin();
+/// The share of requests that are kept at a time: a tenth at both ends of what is shown, all of them in the middle.
+fn share_kept(at: ModelTime, shown: ModelTime) -> f64 {
+    let wave = (std::f64::consts::PI * at.as_seconds() / shown.as_seconds()).sin();
     QUIET_SHARE + (1.0 - QUIET_SHARE) * wave.powi(4)
 }

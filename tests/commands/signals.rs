@@ -48,7 +48,8 @@ fn what_is_unknown_says_why() {
     let other = read(&fixture("vllm-v1-0.33.0.prom"), &["--model", "elsewhere"]);
     assert!(other["signals"]["WaitingRequests"]["reason"].as_str().unwrap().contains("there are"), "{other}");
     let tgi = read(&fixture("tgi-3.3.7.prom"), &[]);
-    assert_eq!(tgi["signals"]["KVCacheUtilization"]["state"], "notExported");
+    assert_eq!(tgi["signals"]["KVCacheUtilization"]["state"], "unknown");
+    assert_eq!(tgi["signals"]["KVCacheUtilization"]["exported"], false);
     let nothing = output_with_input(&["signals", "-"], b"");
     assert!(stdout(&nothing).contains("engine: not recognised"), "{}", stdout(&nothing));
 }

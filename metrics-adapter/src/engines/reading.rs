@@ -228,19 +228,34 @@ impl<'a> Readings<'a> {
     /// # Errors
     /// Why the latency cannot be read.
     pub fn observed(&self, signal: Signal, mut record: impl FnMut(&Bounds, &[f64])) -> Result<(), UnknownReason> {
-        let histograms = self.histograms(signal)?;
-        for group in &histograms.groups {
-            let counts = self.cumulative(group)?;
-            let Some(previous) = self.previous else { continue };
-            let before: Option<Vec<f64>> =
-                group.slots.iter().map(|slot| earlier_value(self.values.page, previous, *slot)).collect();
-            let Some(before) = before else { continue };
-            let increases: Vec<f64> = counts.iter().zip(&before).map(|(now, before)| now - before).collect();
-            if increases.iter().all(|increase| *increase >= 0.0) {
+        let mut increases = Vec::new();
+        for group in &self.histograms(signal)?.groups {
+            if self.rose(group, &mut increases)? {
                 record(&group.bounds, &increases);
             }
         }
         Ok(())
+    }
+
+    /// Fills `increases` with how much each bucket rose since the page before. Answers whether that can be told: not
+    /// without a page before that has them all, and not after a reset.
+    fn rose(&self, group: &HistogramGroup, increases: &mut Vec<f64>) -> Result<bool, UnknownReason> {
+        increases.clear();
+        let mut told = true;
+        let mut below = 0.0;
+        for slot in &group.slots {
+            let now = self.values.get(*slot)?;
+            if now < below {
+                return Err(UnknownReason::Malformed);
+            }
+            below = now;
+            let before = self.previous.and_then(|previous| earlier_value(self.values.page, previous, *slot));
+            match before {
+                Some(before) if now >= before => increases.push(now - before),
+                _ => told = false,
+            }
+        }
+        Ok(told)
     }
 
     /// Gives `record` what each histogram of a latency observed since the server started.

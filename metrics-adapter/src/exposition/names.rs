@@ -26,6 +26,8 @@ pub struct NameSet {
     long: Vec<Spelling>,
     /// Shorter ones.
     short: Vec<Spelling>,
+    /// For each byte, whether a short spelling begins with it.
+    short_starts: FirstBytes,
     table: Vec<Bucket>,
 }
 
@@ -33,6 +35,21 @@ pub struct NameSet {
 struct Spelling {
     text: Box<[u8]>,
     id: NameId,
+}
+
+/// A set of bytes.
+#[derive(Debug, Clone, Copy, Default)]
+struct FirstBytes([u64; 4]);
+
+impl FirstBytes {
+    fn insert(&mut self, byte: u8) {
+        self.0[usize::from(byte >> 6)] |= 1 << (byte & 63);
+    }
+
+    #[inline]
+    fn contains(self, byte: u8) -> bool {
+        self.0[usize::from(byte >> 6)] & (1 << (byte & 63)) != 0
+    }
 }
 
 /// Spellings with the same key; `count` 0 = an empty place.
@@ -65,6 +82,7 @@ impl NameSet {
         }
         let (mut long, short): (Vec<_>, Vec<_>) = spellings.into_iter().partition(|name| name.text.len() >= KEY);
         long.sort_by(|a, b| a.text.cmp(&b.text));
+        short.iter().filter_map(|name| name.text.first()).for_each(|first| set.short_starts.insert(*first));
         set.short = short;
         set.table = table_of(&long);
         set.long = long;
@@ -86,8 +104,14 @@ impl NameSet {
         self.ids.get(name).copied()
     }
 
-    /// The wanted name with which a line begins, and how many bytes it takes.
+    /// Whether a line may begin with a wanted name, by a look at its first bytes.
     #[inline]
+    pub(crate) fn may_begin(&self, line: &[u8]) -> bool {
+        key_of(line).is_some_and(|key| self.bucket(key).is_some())
+            || line.first().is_some_and(|first| self.short_starts.contains(*first))
+    }
+
+    /// The wanted name with which a line begins, and how many bytes it takes.
     pub(crate) fn find(&self, line: &[u8]) -> Option<(NameId, usize)> {
         if let Some(key) = key_of(line)
             && let Some(bucket) = self.bucket(key)

@@ -6,7 +6,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use super::content::Format;
 use super::layout::{Layout, Series, Slot};
 use super::names::{NameId, NameSet};
-use super::sample::{is_sample, key_length, parse_measured};
+use super::sample::{Measured, is_sample, key_length, parse_measured};
 use super::scanner::{Limits, LineCounts, LineSink, PageError, Scanner};
 
 /// Layouts kept for new readers to try.
@@ -238,22 +238,9 @@ impl Builder {
         self.present.contains(&false)
     }
 
-    /// The place of a line in the layout and the length of its key: where it is expected, else where its key is
-    /// found, else at the end. `None` for a line that is not well formed.
-    #[inline]
+    /// The place of a line in the layout and the length of its key: where its key is found, else at the end. `None`
+    /// for a line that is not well formed.
     fn place(&mut self, name: NameId, name_length: usize, line: &[u8]) -> Result<Option<(usize, usize)>, PageError> {
-        if let Some((key, _)) = self.layout.line(self.expected)
-            && line.len() > key.len()
-            && matches!(line[key.len()], b' ' | b'\t')
-            && line[..key.len()] == *key
-        {
-            return Ok(Some((self.expected, key.len())));
-        }
-        self.look_up(name, name_length, line)
-    }
-
-    #[cold]
-    fn look_up(&mut self, name: NameId, name_length: usize, line: &[u8]) -> Result<Option<(usize, usize)>, PageError> {
         let Some(length) = key_length(line, name_length) else { return Ok(None) };
         let key = &line[..length];
         if let Some(place) = self.layout.place(key) {
@@ -270,6 +257,21 @@ impl Builder {
         self.values.resize(self.layout.series().len(), 0.0);
         self.present.resize(self.layout.series().len(), false);
         Ok(Some((place, length)))
+    }
+
+    /// Takes the value of the line at a place.
+    #[inline]
+    fn set(&mut self, place: usize, slot: Slot, measured: Measured) {
+        self.expected = place + 1;
+        let slot = slot as usize;
+        if self.present[slot] {
+            self.duplicates += 1;
+            return;
+        }
+        self.order.push(place as u32);
+        self.present[slot] = true;
+        self.values[slot] = measured.value;
+        self.set_timestamp(slot, measured.timestamp);
     }
 
     fn set_timestamp(&mut self, slot: usize, timestamp: Option<i64>) {
@@ -317,23 +319,25 @@ impl Builder {
 
 impl LineSink for Builder {
     #[inline]
+    fn take_expected(&mut self, line: &[u8]) -> bool {
+        let place = self.expected;
+        let Some((key, slot)) = self.layout.line(place) else { return false };
+        if !matches!(line.get(key.len()), Some(b' ' | b'\t')) || line[..key.len()] != *key {
+            return false;
+        }
+        let Some(measured) = parse_measured(&line[key.len()..], self.format) else { return false };
+        self.set(place, slot, measured);
+        true
+    }
+
     fn wanted(&mut self, name: NameId, name_length: usize, line: &[u8]) -> Result<bool, PageError> {
         if self.scrutiny == Scrutiny::Everything {
             self.other(line);
         }
         let Some((place, length)) = self.place(name, name_length, line)? else { return Ok(false) };
         let Some(measured) = parse_measured(&line[length..], self.format) else { return Ok(false) };
-        self.expected = place + 1;
         let Some((_, slot)) = self.layout.line(place) else { return Ok(false) };
-        let slot = slot as usize;
-        if self.present[slot] {
-            self.duplicates += 1;
-            return Ok(true);
-        }
-        self.order.push(place as u32);
-        self.present[slot] = true;
-        self.values[slot] = measured.value;
-        self.set_timestamp(slot, measured.timestamp);
+        self.set(place, slot, measured);
         Ok(true)
     }
 

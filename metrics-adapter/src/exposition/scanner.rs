@@ -59,6 +59,8 @@ const ENOUGH_TO_JUDGE: usize = 256;
 
 /// What takes the lines of a page. Each answers whether the line is well formed.
 pub(crate) trait LineSink {
+    /// Takes a line if it is well formed and the one that is expected next. Answers whether it was taken.
+    fn take_expected(&mut self, line: &[u8]) -> bool;
     /// A line that begins with a wanted name of this length (0 = the name stands in quotes in the braces).
     fn wanted(&mut self, name: NameId, name_length: usize, line: &[u8]) -> Result<bool, PageError>;
     /// Any other line that is neither blank nor a comment: only if [`LineSink::wants_everything`], or if the line
@@ -192,20 +194,34 @@ impl Scanner {
     #[inline]
     fn line(&mut self, names: &NameSet, line: &[u8], sink: &mut impl LineSink) -> Result<(), PageError> {
         self.counts.read += 1;
-        if !self.judged || self.ended || sink.wants_everything() {
+        let usual = self.judged && !self.ended && !sink.wants_everything();
+        if usual && is_of_no_interest(names, line) {
+            return Ok(());
+        }
+        self.line_of_interest(names, line, sink, usual)
+    }
+
+    /// Most lines are passed over, so what is done with the others stays out of the loop over them.
+    #[inline(never)]
+    fn line_of_interest(
+        &mut self,
+        names: &NameSet,
+        line: &[u8],
+        sink: &mut impl LineSink,
+        usual: bool,
+    ) -> Result<(), PageError> {
+        if !usual || !line.first().is_some_and(|first| is_plain(*first)) {
             return self.unusual_line(names, line, sink);
         }
-        match line {
-            [b'#', _, third, ..] if *third != b'E' => Ok(()),
-            [first, ..] if is_plain(*first) => match names.find(line) {
-                Some((name, length)) => self.wanted_line(name, length, line, sink),
-                None => Ok(()),
-            },
-            _ => self.unusual_line(names, line, sink),
+        if line.len() <= self.limits.line && sink.take_expected(line) {
+            return Ok(());
+        }
+        match names.find(line) {
+            Some((name, length)) => self.wanted_line(name, length, line, sink),
+            None => Ok(()),
         }
     }
 
-    #[inline]
     fn wanted_line(
         &mut self,
         name: NameId,
@@ -277,6 +293,16 @@ impl Scanner {
         if self.counts.skipped_numbers.len() < NUMBERS_KEPT {
             self.counts.skipped_numbers.push(number);
         }
+    }
+}
+
+/// A comment, or a sample whose plain name nobody wants.
+#[inline]
+fn is_of_no_interest(names: &NameSet, line: &[u8]) -> bool {
+    match line {
+        [b'#', _, third, ..] => *third != b'E',
+        [first, ..] => is_plain(*first) && !names.may_begin(line),
+        [] => false,
     }
 }
 

@@ -7,12 +7,11 @@ use serde::Deserialize;
 use serde_json::{Value, json};
 
 use super::CaseError;
-use super::hpa::MilliNumber;
+use super::read::{Count, EventJson, MilliNumber, RecommendationJson, Target, plain, read};
 use crate::behavior::Behavior;
 use crate::decide::{Elapsed, Turn, propose};
 use crate::decision::Published;
 use crate::history::History;
-use crate::hpa::{Recommendation, ScaleEvent};
 use crate::observation::{
     Bound, ExternalSample, Hold, InFlight, LatencyObservation, LatencySample, MetricObservation, Observation, Phase,
     Replica, Sample, UnknownReason,
@@ -62,10 +61,9 @@ struct LatencyJson {
 #[serde(rename_all = "camelCase")]
 struct MetricJson {
     signal_class: SignalClass,
-    target_milli: MilliNumber,
+    target_milli: Target,
     replicas: Vec<ReplicaJson>,
-    #[serde(default)]
-    external_milli: Vec<ExternalJson>,
+    external_milli: Option<Vec<ExternalJson>>,
     latency: Option<LatencyJson>,
 }
 
@@ -88,7 +86,10 @@ impl ReplicaJson {
         match self.phase {
             Phase::Starting => Ok(Sample::Starting),
             Phase::Stuck => Ok(Sample::Stuck),
-            Phase::Ready => sample(self.sample.unwrap_or(State::Unknown), self.value_milli),
+            Phase::Ready => {
+                let state = self.sample.ok_or_else(|| CaseError::Senseless("a Ready replica needs a sample".into()))?;
+                sample(state, self.value_milli)
+            }
         }
     }
 }
@@ -103,11 +104,6 @@ impl MetricJson {
         }
     }
 
-    fn target(&self) -> Result<Milli, CaseError> {
-        let target = self.target_milli.0;
-        if target > Milli::ZERO { Ok(target) } else { Err(CaseError::Senseless("targetMilli must be above 0".into())) }
-    }
-
     fn samples(&self) -> Result<Vec<Sample>, CaseError> {
         self.replicas.iter().map(ReplicaJson::sample).collect()
     }
@@ -116,7 +112,7 @@ impl MetricJson {
         let named = |signal: &ExternalJson| {
             Ok(ExternalSample { name: Arc::from("external"), sample: sample(signal.sample, signal.value_milli)? })
         };
-        self.external_milli.iter().map(named).collect()
+        self.external_milli.iter().flatten().map(named).collect()
     }
 
     fn in_phase(&self, phase: Phase) -> Replicas {
@@ -155,25 +151,24 @@ impl MetricJson {
 #[derive(Deserialize)]
 #[serde(rename_all = "camelCase")]
 struct ProposalJson {
-    current: Replicas,
+    current: Count,
     #[serde(default)]
-    warm_pool_replicas: Replicas,
+    warm_pool_replicas: Count,
+    #[serde(default)]
     tolerance: Tolerances,
-    #[serde(flatten)]
-    metric: MetricJson,
 }
 
 pub(super) fn proposal(input: &Value) -> Result<Value, CaseError> {
-    let input = ProposalJson::deserialize(input)?;
-    let metric = &input.metric;
-    let current = input.current.minus(input.warm_pool_replicas).max(Replicas::ZERO);
-    let (signal, target) = (metric.signal(), metric.target()?);
+    let metric: MetricJson = read(input, "input")?;
+    let input: ProposalJson = read(input, "input")?;
+    let current = input.current.0.minus(input.warm_pool_replicas.0).max(Replicas::ZERO);
+    let (signal, target) = (metric.signal(), metric.target_milli.0);
     let answer: Proposal = match metric.observation()? {
         MetricObservation::Demand { samples, external } => {
             propose_demand(signal, target, &demand(&samples, &external, target), current, input.tolerance)
         }
         MetricObservation::Latency(seen) => {
-            propose_latency(signal, target, &seen, (current, input.current), input.tolerance.up)
+            propose_latency(signal, target, &seen, (current, input.current.0), input.tolerance.up)
         }
     };
     Ok(json!({
@@ -187,16 +182,16 @@ pub(super) fn proposal(input: &Value) -> Result<Value, CaseError> {
 #[derive(Deserialize, Default)]
 #[serde(rename_all = "camelCase", default)]
 struct HistoryJson {
-    recommendations: Vec<Recommendation>,
-    scale_up_events: Vec<ScaleEvent>,
-    scale_down_events: Vec<ScaleEvent>,
+    recommendations: Vec<RecommendationJson>,
+    scale_up_events: Vec<EventJson>,
+    scale_down_events: Vec<EventJson>,
 }
 
 #[derive(Deserialize, Default)]
 #[serde(rename_all = "camelCase", default)]
 struct OverrideJson {
     paused: bool,
-    hold_replicas: Option<Replicas>,
+    hold_replicas: Option<Count>,
 }
 
 #[derive(Deserialize)]
@@ -208,9 +203,10 @@ struct ScaleToZeroJson {
     known_idle: Duration,
 }
 
-#[derive(Deserialize, PartialEq, Eq, Clone, Copy)]
+#[derive(Deserialize, PartialEq, Eq, Clone, Copy, Default)]
 #[serde(rename_all = "camelCase")]
 enum ZeroSetBy {
+    #[default]
     Us,
     Other,
 }
@@ -218,11 +214,12 @@ enum ZeroSetBy {
 #[derive(Deserialize)]
 #[serde(rename_all = "camelCase")]
 struct TurnJson {
-    current: Replicas,
+    current: Count,
     #[serde(default)]
-    warm_pool_replicas: Replicas,
-    min_replicas: Replicas,
-    max_replicas: Replicas,
+    warm_pool_replicas: Count,
+    /// The spec's default is 1.
+    min_replicas: Option<Count>,
+    max_replicas: Count,
     metrics: Vec<MetricJson>,
     behavior: Option<Behavior>,
     #[serde(default, rename = "coldStartP90Seconds", with = "optional_seconds")]
@@ -230,17 +227,19 @@ struct TurnJson {
     #[serde(default)]
     history: HistoryJson,
     #[serde(default)]
-    floors: Vec<Replicas>,
+    floors: Vec<Count>,
     #[serde(default)]
-    ceilings: Vec<Replicas>,
-    provable_ceiling: Option<Replicas>,
+    ceilings: Vec<Count>,
+    provable_ceiling: Option<Count>,
     #[serde(rename = "override")]
     by_hand: Option<OverrideJson>,
+    #[serde(default)]
     zero_set_by: ZeroSetBy,
     scale_to_zero: Option<ScaleToZeroJson>,
     fallback: Option<Fallback>,
-    #[serde(default, rename = "blindForSeconds", with = "seconds")]
-    blind_for: Duration,
+    #[serde(default, rename = "blindForSeconds", with = "optional_seconds")]
+    blind_for: Option<Duration>,
+    #[serde(default)]
     mode: Actuation,
 }
 
@@ -248,7 +247,7 @@ impl TurnJson {
     fn policy(&self) -> Result<Policy, CaseError> {
         let metric = |metric: &MetricJson| Ok(MetricPolicy::new(metric.signal(), metric.target()?));
         Ok(Policy {
-            min_replicas: self.min_replicas,
+            min_replicas: self.min_replicas.unwrap_or(Replicas::ONE),
             max_replicas: self.max_replicas,
             metrics: self.metrics.iter().map(metric).collect::<Result<_, CaseError>>()?,
             behavior: self.behavior.clone(),
@@ -298,7 +297,7 @@ impl TurnJson {
 }
 
 pub(super) fn turn(input: &Value) -> Result<Value, CaseError> {
-    let input = TurnJson::deserialize(input)?;
+    let input: TurnJson = read(input, "input")?;
     let (policy, seen) = (input.policy()?, input.observation()?);
     let behavior = policy.effective_behavior(seen.cold_start_p90);
     let now = Timestamp::from_millis(1_000_000_000_000);
@@ -312,7 +311,7 @@ pub(super) fn turn(input: &Value) -> Result<Value, CaseError> {
     );
     let proposals = propose(&policy, &seen, &behavior);
     let idle = input.scale_to_zero.as_ref().map_or(Duration::ZERO, |zero| zero.known_idle);
-    let elapsed = Elapsed { blind: input.blind_for, idle };
+    let elapsed = Elapsed { blind: input.blind_for.unwrap_or_default(), idle };
     let turn = Turn { policy: &policy, seen: &seen, history: &history, behavior, elapsed, now };
     let (decision, _) = turn.run(proposals);
     let (reason, message) = decision.summary();

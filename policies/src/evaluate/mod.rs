@@ -5,13 +5,20 @@
 //! for a case that cannot be understood; one such case does not stop the others.
 
 mod decision;
-mod hpa;
+mod limit;
+mod metric;
+mod read;
+mod reconcile;
+mod stabilize;
 
-use serde::{Deserialize, Serialize};
+use serde::Deserialize;
 use serde_json::{Map, Value, json};
 
+use metric::{MetricType, TargetType};
+
 /// One case.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Deserialize)]
+#[serde(try_from = "Value")]
 pub struct Case {
     /// Its name, repeated in the answer.
     pub id: String,
@@ -21,22 +28,51 @@ pub struct Case {
     pub input: Value,
 }
 
+/// What a case has beside its id, kind and input is ignored.
+impl TryFrom<Value> for Case {
+    type Error = String;
+
+    fn try_from(value: Value) -> Result<Self, String> {
+        let text = |name: &str| value.get(name).and_then(Value::as_str).map(str::to_owned);
+        let id = text("id").ok_or_else(|| format!("a case needs an `id` that is a text: {}", excerpt(&value)))?;
+        let kind = text("kind").ok_or_else(|| format!("the case {id:?} needs a `kind` that is a text"))?;
+        let input = value.get("input").cloned().ok_or_else(|| format!("the case {id:?} needs an `input`"))?;
+        Ok(Self { id, kind, input })
+    }
+}
+
+/// The beginning of a value's text.
+fn excerpt(value: &Value) -> String {
+    const LENGTH: usize = 80;
+    let text = value.to_string();
+    let mut beginning: String = text.chars().take(LENGTH).collect();
+    if beginning.len() < text.len() {
+        beginning.push_str("...");
+    }
+    beginning
+}
+
 /// Why a case has no answer.
 #[derive(Debug, thiserror::Error)]
 pub enum CaseError {
     /// No such kind.
     #[error("there is no kind {0:?}; kinds are {kinds}", kinds = KINDS.join(", "))]
     Kind(String),
-    /// The input does not fit the kind.
-    #[error("the input does not fit the kind: {0}")]
-    Input(#[from] serde_json::Error),
+    /// A field of the input is missing or does not fit the kind.
+    #[error("{field}: {problem}")]
+    Field {
+        /// Its path in the case, or that of what lacks it.
+        field: String,
+        /// What is wrong.
+        problem: String,
+    },
     /// The input is of the right form and makes no sense.
     #[error("{0}")]
     Senseless(String),
 }
 
 /// Every kind of case.
-pub const KINDS: [&str; 16] = [
+pub const KINDS: [&str; 17] = [
     "external_value",
     "external_average_value",
     "object_value",
@@ -51,6 +87,7 @@ pub const KINDS: [&str; 16] = [
     "stabilize_behavior",
     "store_scale_event",
     "reconcile",
+    "reconcile_multi_metric",
     "proposal",
     "turn",
 ];
@@ -68,21 +105,24 @@ pub fn evaluate(case: &Case) -> Value {
 }
 
 fn answer_of(kind: &str, input: &Value) -> Result<Value, CaseError> {
+    let one_metric = |metric, target| metric::one_metric(input, (metric, target));
     match kind {
         "proposal" => decision::proposal(input),
         "turn" => decision::turn(input),
-        "external_value" | "object_value" => hpa::value(input),
-        "external_average_value" => hpa::average_value(input),
-        "object_average_value" => hpa::object_average_value(input),
-        "pods_average_value" => hpa::pods_average_value(input),
-        "resource_utilization" => hpa::resource_utilization(input),
-        "clamp_no_behavior" => hpa::clamp_no_behavior(input),
-        "scale_up_limit" | "scale_down_limit" => hpa::scale_limit(input),
-        "behavior_rate" => hpa::behavior_rate(input),
-        "stabilize_no_behavior" => hpa::stabilize_no_behavior(input),
-        "stabilize_behavior" => hpa::stabilize_behavior(input),
-        "store_scale_event" => hpa::store_scale_event(input),
-        "reconcile" | "reconcile_multi_metric" => hpa::reconcile(input),
+        "external_value" => one_metric(MetricType::External, TargetType::Value),
+        "external_average_value" => one_metric(MetricType::External, TargetType::AverageValue),
+        "object_value" => one_metric(MetricType::Object, TargetType::Value),
+        "object_average_value" => one_metric(MetricType::Object, TargetType::AverageValue),
+        "pods_average_value" => one_metric(MetricType::Pods, TargetType::AverageValue),
+        "resource_utilization" => one_metric(MetricType::Resource, TargetType::Utilization),
+        "clamp_no_behavior" => limit::clamp_no_behavior(input),
+        "scale_up_limit" => limit::scale_up_limit(input),
+        "scale_down_limit" => limit::scale_down_limit(input),
+        "behavior_rate" => limit::behavior_rate(input),
+        "store_scale_event" => limit::store_scale_event(input),
+        "stabilize_no_behavior" => stabilize::stabilize_no_behavior(input),
+        "stabilize_behavior" => stabilize::stabilize_behavior(input),
+        "reconcile" | "reconcile_multi_metric" => reconcile::reconcile(input),
         other => Err(CaseError::Kind(other.to_owned())),
     }
 }

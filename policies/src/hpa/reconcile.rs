@@ -3,108 +3,21 @@
 use std::time::Duration;
 
 use super::limit::{ScaleEvent, clamp_without_behavior, limit_rate};
-use super::metric::{
-    MetricProposal, Pod, ReplicaCounts, average_value, object_average_value, pods_average_value, resource_utilization,
-    sum_for_average_value, sum_for_value, value,
-};
+use super::metric::ReplicaCounts;
+use super::source::MetricSource;
 use super::stabilize::{Recommendation, stabilize_with_behavior, stabilize_without_behavior};
+use super::tolerance::ToleranceBand;
 use crate::behavior::EffectiveBehavior;
-use crate::quantity::Milli;
 use crate::reason::Reason;
-use crate::units::{Replicas, Tolerances};
+use crate::units::Replicas;
 
-/// A metric of the HPA's spec with what was read of it.
+/// A metric of the HPA's spec.
 #[derive(Debug, Clone, PartialEq)]
 pub struct MetricInput {
-    /// The metric and its values.
-    pub source: MetricSource,
-    /// It cannot be read, for this reason.
-    pub error: Option<Reason>,
-}
-
-/// The kinds of metrics.
-#[derive(Debug, Clone, PartialEq)]
-pub enum MetricSource {
-    /// External with a `Value` target: every returned series.
-    ExternalValue {
-        /// The target.
-        target: Milli,
-        /// One entry a series.
-        values: Vec<Milli>,
-    },
-    /// External with an `AverageValue` target.
-    ExternalAverageValue {
-        /// The target of each replica.
-        target: Milli,
-        /// One entry a series.
-        values: Vec<Milli>,
-    },
-    /// Object with a `Value` target.
-    ObjectValue {
-        /// The target.
-        target: Milli,
-        /// The value.
-        usage: Milli,
-    },
-    /// Object with an `AverageValue` target.
-    ObjectAverageValue {
-        /// The target of each replica.
-        target: Milli,
-        /// The value.
-        usage: Milli,
-    },
-    /// Pods with an `AverageValue` target.
-    Pods {
-        /// The target of each pod.
-        target: Milli,
-        /// The pods.
-        pods: Vec<Pod>,
-    },
-    /// Resource with a `Utilization` target.
-    Resource {
-        /// Percent of the request.
-        target_percent: i32,
-        /// Usage of each pod, thousandths.
-        usage: Vec<i64>,
-        /// Request of each pod, thousandths.
-        requests: Vec<i64>,
-    },
-    /// A kind that does not exist.
-    Unknown,
-}
-
-impl MetricInput {
-    fn propose(&self, counts: ReplicaCounts, tolerances: Tolerances) -> Result<MetricProposal, Reason> {
-        if let Some(reason) = self.error {
-            return Err(reason);
-        }
-        match &self.source {
-            MetricSource::ExternalValue { values, .. } | MetricSource::ExternalAverageValue { values, .. }
-                if values.is_empty() =>
-            {
-                Err(Reason::FailedGetExternalMetric)
-            }
-            MetricSource::ExternalValue { target, values } => {
-                Ok(value(sum_for_value(values), *target, counts, tolerances))
-            }
-            MetricSource::ExternalAverageValue { target, values } => {
-                Ok(average_value(sum_for_average_value(values), *target, counts.status, tolerances))
-            }
-            MetricSource::ObjectValue { target, usage } => Ok(value(*usage, *target, counts, tolerances)),
-            MetricSource::ObjectAverageValue { target, usage } => {
-                Ok(object_average_value(*usage, *target, counts.status, tolerances))
-            }
-            MetricSource::Pods { target, pods } => pods_average_value(pods, *target, counts.spec, tolerances),
-            MetricSource::Resource { target_percent, usage, requests } => {
-                resource_utilization(usage, requests, *target_percent, counts.spec, tolerances)
-            }
-            MetricSource::Unknown => Err(Reason::InvalidMetricSourceType),
-        }
-    }
-
-    fn can_wake(&self) -> bool {
-        !matches!(self.source, MetricSource::Pods { .. } | MetricSource::Resource { .. } | MetricSource::Unknown)
-    }
+    /// It is External or Object: only these can raise the count from zero.
+    pub can_wake: bool,
+    /// What was read of it, or the reason why it cannot be read.
+    pub source: Result<MetricSource, Reason>,
 }
 
 /// Everything a pass looks at.
@@ -117,7 +30,7 @@ pub struct ReconcileInput {
     /// `maxReplicas`.
     pub maximum: Replicas,
     /// The tolerances.
-    pub tolerances: Tolerances,
+    pub tolerances: ToleranceBand,
     /// The metrics.
     pub metrics: Vec<MetricInput>,
     /// `behavior`; `None` = absent.
@@ -181,7 +94,7 @@ pub fn reconcile(input: &ReconcileInput) -> Reconcile {
     };
     let scaled_to_zero = input.scale_to_zero_enabled && input.scaled_to_zero;
     if current == Replicas::ZERO {
-        let wakes = scaled_to_zero && input.metrics.iter().any(MetricInput::can_wake);
+        let wakes = scaled_to_zero && input.metrics.iter().any(|metric| metric.can_wake);
         if !(wakes || input.minimum != Replicas::ZERO && scaled_to_zero) {
             return inactive(Reason::ScalingDisabled);
         }
@@ -203,7 +116,8 @@ fn largest_proposal(input: &ReconcileInput) -> Result<Replicas, Reason> {
     let mut first_failure = None;
     let mut failures = 0;
     for metric in &input.metrics {
-        match metric.propose(input.counts, input.tolerances) {
+        let proposal = metric.source.as_ref().map_err(|reason| *reason);
+        match proposal.and_then(|source| source.propose(input.counts, input.tolerances)) {
             Ok(proposal) if largest == Replicas::ZERO || proposal.replicas > largest => largest = proposal.replicas,
             Ok(_) => {}
             Err(reason) => {
@@ -245,7 +159,9 @@ fn normalize(input: &ReconcileInput, desired: Replicas, scaled_to_zero: bool) ->
     Reconcile {
         desired,
         able_to_scale: Condition { status: true, reason: able },
-        scaling_active: Some(Condition { status: true, reason: Reason::ValidMetricFound }),
+        // An HPA without any metric takes this path as well, with a proposal of 0 that came from none.
+        scaling_active: (!input.metrics.is_empty())
+            .then_some(Condition { status: true, reason: Reason::ValidMetricFound }),
         scaling_limited: Some(Condition { status: limited.replicas != stabilized.replicas, reason: limited.reason }),
         scaled_to_zero: if desired == current { None } else { went_to_zero(input, desired) },
     }
@@ -256,7 +172,7 @@ fn went_to_zero(input: &ReconcileInput, desired: Replicas) -> Option<Condition> 
     let ours = input.counts.spec > Replicas::ZERO
         && desired == Replicas::ZERO
         && input.minimum == Replicas::ZERO
-        && input.metrics.iter().any(MetricInput::can_wake);
+        && input.metrics.iter().any(|metric| metric.can_wake);
     let reason = if ours { Reason::ScaledToZero } else { Reason::NotScaledToZero };
     input.scale_to_zero_enabled.then_some(Condition { status: ours, reason })
 }

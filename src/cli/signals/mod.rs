@@ -158,7 +158,7 @@ fn answer(pages: &Pages, plan: &Plan, interval: Option<Duration>) -> Value {
         {
             shown["reason"] = json!(absence_words(plan, &absence));
             if absence == Absence::NotExported {
-                shown["state"] = json!("notExported");
+                shown["exported"] = json!(false);
             }
         }
         if signal == Signal::WaitingRequests && readings.deferred() > 0.0 {

@@ -18,7 +18,7 @@ pub(super) fn page(answer: &Value) -> String {
     let mut not_exported = Vec::new();
     for signal in Signal::ALL.map(|signal| signal.to_string()) {
         let shown = &answer["signals"][&signal];
-        if shown["state"] == "notExported" {
+        if shown["exported"] == Value::Bool(false) {
             not_exported.push(signal);
         } else {
             let _ = writeln!(text, "{signal:<20} {}", line(shown));
