@@ -4,11 +4,12 @@
 //! have is refused by name.
 
 mod quantities;
+mod spec;
 mod unsupported;
 mod validate;
 mod wire;
 
-pub use validate::{AutoscalerSpec, Endpoint, Key, ScrapeSecrets, SecretRef};
+pub use spec::{AutoscalerSpec, Endpoint, Key, ScrapeSecrets, SecretRef};
 pub use wire::{API_VERSION, InferenceAutoscaler, KIND};
 
 use std::fmt;
