@@ -11,9 +11,9 @@ use headroom_adapter::exposition::{
     Format, Layouts, Limits, NameSet, NotAnExposition, Page, PageError, PageReader, Scrutiny,
 };
 use headroom_policies::Signal;
+use headroom_policies::Timestamp;
 use headroom_policies::observation::UnknownReason;
 use headroom_policies::window::{HistogramWindow, Quantile};
-use headroom_policies::{Timestamp, observation};
 use prometheus_parse::Value;
 use proptest::prelude::*;
 

@@ -210,8 +210,7 @@ pub fn propose_demand(
     tolerances: Tolerances,
 ) -> Proposal {
     let rise = Replicas::saturating(demand.up.replicas(target));
-    let rises = rise > current
-        && (current == Replicas::ZERO || demand.up.exceeds(target, current, tolerances.up));
+    let rises = rise > current && (current == Replicas::ZERO || demand.up.exceeds(target, current, tolerances.up));
     let fall = Replicas::saturating(demand.down.replicas(target));
     let falls = fall < current && demand.down.falls_short(target, current, tolerances.down);
     let (replicas, reason) = if rises {

@@ -94,6 +94,14 @@ fn a_floor_is_reached_in_one_turn_whatever_the_policies() {
     assert!(decision.held_from_lower.message.contains("workday"), "{:?}", decision.held_from_lower);
 }
 
+/// A policy is validated before it gets here; one that was not must not end the process.
+#[test]
+fn a_hold_under_a_senseless_maximum_is_zero() {
+    let mut seen = fleet(4, &[value(5); 4]);
+    seen.hold = Some(Hold { replicas: Replicas::new(3), until: None, reason: None });
+    assert_eq!(decide_fresh(&policy(1, -1), &seen).desired, Replicas::ZERO);
+}
+
 /// B-29: integers where doubles would slip.
 #[test]
 fn three_tenths_at_a_tenth_are_three() {

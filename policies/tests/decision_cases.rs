@@ -66,9 +66,9 @@ fn a_recommendation_past_its_window_hides_no_younger_one() {
 }
 
 #[test]
-fn a_hold_under_a_senseless_maximum_is_zero() {
+fn a_senseless_count_is_refused() {
     let answer = answer("turn", busy(json!({"maxReplicas": -1, "override": {"holdReplicas": 3}})));
-    assert_eq!(answer["desiredReplicas"], json!(0));
+    assert_eq!(answer["error"], json!("input.maxReplicas: replicas must be from 0 to 2147483647, not -1"));
 }
 
 /// A rise is capped at what a count can hold before it is compared with the present size.

@@ -8,7 +8,7 @@ use std::process::Command;
 
 /// Values, parsing and text. None of these opens a file or a socket or asks for the time; the rest are macros that run
 /// in the compiler.
-const PURE: [&str; 10] = [
+const PURE: [&str; 11] = [
     "headroom-policies",
     "itoa",
     "jiff",
@@ -17,6 +17,7 @@ const PURE: [&str; 10] = [
     "serde",
     "serde_core",
     "serde_json",
+    "serde_path_to_error",
     "thiserror",
     "zmij",
 ];

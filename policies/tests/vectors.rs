@@ -1,5 +1,5 @@
-//! Cases with their answers: `hpa.json` restates numbers of Kubernetes' own test tables, `hpa-random.json` was
-//! answered by the HPA controller of Kubernetes 1.37.2, `decision.json` by an independent model of Headroom's rules.
+//! Cases with their answers: `hpa.json` restates numbers of Kubernetes' own test tables, `hpa-random.json` and
+//! `hpa-edges.json` were answered by the HPA controller of Kubernetes 1.37.2, `decision.json` by an independent model of Headroom's rules.
 
 #![allow(clippy::unwrap_used, clippy::panic)]
 
@@ -39,6 +39,12 @@ fn the_hpas_own_tables() {
 #[test]
 fn random_cases_answered_by_the_hpa() {
     check(include_str!("vectors/hpa-random.json"), 797);
+}
+
+/// Where doubles, overflows, missing samples and empty lists decide.
+#[test]
+fn edges_answered_by_the_hpa() {
+    check(include_str!("vectors/hpa-edges.json"), 23);
 }
 
 #[test]

@@ -96,7 +96,7 @@ pub(super) fn run(args: &DemoArgs) -> anyhow::Result<ExitCode> {
     }
     let whole = Load::length().as_seconds() / args.duration.as_secs_f64();
     let speed = args.speed.unwrap_or_else(|| whole.clamp(1.0, MOST_DEFAULT_SPEED));
-    if !(speed >= 1.0 && speed <= 1000.0) {
+    if !(1.0..=1000.0).contains(&speed) {
         bail!("--speed must be from 1 to 1000, not {speed}; a longer --duration asks for less");
     }
     init_logging(LogFormat::Text, "error")?;

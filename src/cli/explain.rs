@@ -5,7 +5,7 @@ use std::process::ExitCode;
 
 use anyhow::Context;
 use clap::Args;
-use headroom_policies::observation::{MetricObservation, Phase, Sample};
+use headroom_policies::observation::{MetricObservation, Phase, Sample, UnknownReason};
 use headroom_policies::proposal::Proposal;
 use headroom_policies::quantity::Decimal;
 use headroom_policies::units::HumanDuration;
@@ -158,15 +158,15 @@ fn words(sample: Sample) -> String {
         Sample::Stuck => "stuck".into(),
         Sample::Value { value, age } => format!("{} ({} old)", Decimal(value), HumanDuration(age)),
         Sample::Last { value, age, reason } => {
-            format!("last {} ({} old, now {})", Decimal(value), HumanDuration(age), reason_word(&reason))
+            format!("last {} ({} old, now {})", Decimal(value), HumanDuration(age), reason_word(reason))
         }
-        Sample::Unknown { reason } => format!("unknown ({})", reason_word(&reason)),
+        Sample::Unknown { reason } => format!("unknown ({})", reason_word(reason)),
         Sample::Zero => "0 (known)".into(),
         Sample::NoTraffic => "no traffic".into(),
     }
 }
 
-fn reason_word(reason: &headroom_policies::observation::UnknownReason) -> String {
+fn reason_word(reason: UnknownReason) -> String {
     match serde_json::to_value(reason) {
         Ok(Value::String(word)) => word,
         _ => format!("{reason:?}"),

@@ -197,24 +197,23 @@ fn as_json(bytes_per_token: u64, args: &KvArgs, fit: Option<Fit>) -> Value {
 
 fn as_text(bytes_per_token: u64, args: &KvArgs, fit: Option<Fit>) -> String {
     let context = args.context;
-    let mut text = format!("{bytes_per_token} bytes a token ({:.1} KiB)\n", bytes_per_token as f64 / 1024.0);
+    let head = format!("{bytes_per_token} bytes a token ({:.1} KiB)\n", bytes_per_token as f64 / 1024.0);
     let Some(fit) = fit else {
-        text += &format!("Give --memory to see how many conversations of {context} tokens fit.\n");
-        return text;
+        return format!("{head}Give --memory to see how many conversations of {context} tokens fit.\n");
     };
-    text += &format!("{} tokens fit, which is {} conversations of {context} tokens\n", fit.tokens, fit.conversations);
-    if fit.conversations == 0 {
-        return text + "Not one conversation fits: use a smaller model, more memory, or --dtype fp8.\n";
+    let (tokens, conversations) = (fit.tokens, fit.conversations);
+    let head = format!("{head}{tokens} tokens fit, which is {conversations} conversations of {context} tokens\n");
+    if conversations == 0 {
+        return format!("{head}Not one conversation fits: use a smaller model, more memory, or --dtype fp8.\n");
     }
-    let bound = if fit.conversations < args.max_num_seqs { "the cache" } else { "--max-num-seqs" };
-    text += &format!(
-        "{bound} is what limits a replica. Targets to start with:\n\n  metrics:\n  \
+    let bound = if conversations < args.max_num_seqs { "the cache" } else { "--max-num-seqs" };
+    format!(
+        "{head}{bound} is what limits a replica. Targets to start with:\n\n  metrics:\n  \
          - {{signal: WaitingRequests, target: 5}}\n  \
          - {{signal: RunningRequests, target: {}}}   # three quarters of what fits\n  \
          - {{signal: KVCacheUtilization, target: 75%}}\n",
         fit.running_target
-    );
-    text
+    )
 }
 
 #[cfg(test)]

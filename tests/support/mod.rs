@@ -6,7 +6,7 @@ use std::io::{BufRead, BufReader, Write};
 use std::net::SocketAddr;
 use std::path::Path;
 use std::process::{Child, Command, Output, Stdio};
-use std::sync::mpsc::{Receiver, channel};
+use std::sync::mpsc::{Receiver, RecvTimeoutError, channel};
 use std::time::{Duration, Instant};
 
 use serde_json::Value;
@@ -116,7 +116,9 @@ impl Running {
                         return serde_json::from_str(&line).unwrap();
                     }
                 }
-                Err(_) => panic!("no log line with {text:?} in\n{}", self.seen.join("\n")),
+                Err(RecvTimeoutError::Timeout | RecvTimeoutError::Disconnected) => {
+                    panic!("no log line with {text:?} in\n{}", self.seen.join("\n"))
+                }
             }
         }
     }

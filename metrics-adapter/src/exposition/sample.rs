@@ -204,17 +204,17 @@ mod tests {
         Some(parsed.into_iter().map(pair).collect())
     }
 
-    fn pairs(expected: &[(&str, &str)]) -> Option<Vec<(String, String)>> {
-        Some(expected.iter().map(|(name, value)| ((*name).to_owned(), (*value).to_owned())).collect())
+    fn pairs(expected: &[(&str, &str)]) -> Vec<(String, String)> {
+        expected.iter().map(|(name, value)| ((*name).to_owned(), (*value).to_owned())).collect()
     }
 
     #[test]
     fn labels_as_they_are_written() {
-        assert_eq!(labels(""), pairs(&[]));
-        assert_eq!(labels("{}"), pairs(&[]));
-        assert_eq!(labels("{a=\"b\",c=\"d\",}"), pairs(&[("a", "b"), ("c", "d")]));
-        assert_eq!(labels("{ a = \"b c\\\"d\\\\e\\nf}\" , }"), pairs(&[("a", "b c\"d\\e\nf}")]));
-        assert_eq!(labels("{\"x.y\",\"m.n\"=\"v\"}"), pairs(&[("", "x.y"), ("m.n", "v")]));
+        assert_eq!(labels(""), Some(pairs(&[])));
+        assert_eq!(labels("{}"), Some(pairs(&[])));
+        assert_eq!(labels("{a=\"b\",c=\"d\",}"), Some(pairs(&[("a", "b"), ("c", "d")])));
+        assert_eq!(labels("{ a = \"b c\\\"d\\\\e\\nf}\" , }"), Some(pairs(&[("a", "b c\"d\\e\nf}")])));
+        assert_eq!(labels("{\"x.y\",\"m.n\"=\"v\"}"), Some(pairs(&[("", "x.y"), ("m.n", "v")])));
         for broken in
             ["{a}", "{a=b}", "{a=\"b}", "{a=\"b\" c=\"d\"}", "{=\"b\"}", "{a=\"b\",,}", "{a=\"1\",\"x\"}", "a=\"b\""]
         {

@@ -7,6 +7,7 @@
 mod decision;
 mod limit;
 mod metric;
+mod observed;
 mod read;
 mod reconcile;
 mod stabilize;
@@ -66,9 +67,6 @@ pub enum CaseError {
         /// What is wrong.
         problem: String,
     },
-    /// The input is of the right form and makes no sense.
-    #[error("{0}")]
-    Senseless(String),
 }
 
 /// Every kind of case.
@@ -105,6 +103,7 @@ pub fn evaluate(case: &Case) -> Value {
 }
 
 fn answer_of(kind: &str, input: &Value) -> Result<Value, CaseError> {
+    read::check_objects(input)?;
     let one_metric = |metric, target| metric::one_metric(input, (metric, target));
     match kind {
         "proposal" => decision::proposal(input),

@@ -31,6 +31,45 @@ pub(super) fn field<T: DeserializeOwned>(object: &Value, at: &str, name: &str) -
     }
 }
 
+/// The fields that are objects wherever they are not null.
+const OBJECTS: [&str; 10] = [
+    "behavior",
+    "fallback",
+    "history",
+    "input",
+    "latency",
+    "override",
+    "scaleDown",
+    "scaleToZero",
+    "scaleUp",
+    "tolerance",
+];
+
+/// Refuses a list where an object belongs: serde would take its entries for the object's fields, one by one.
+pub(super) fn check_objects(input: &Value) -> Result<(), CaseError> {
+    match misplaced_list(input, "input") {
+        Some(path) => {
+            Err(CaseError::Field { field: format!("input{path}"), problem: "a list, where an object belongs".into() })
+        }
+        None => Ok(()),
+    }
+}
+
+/// The path from a value to the first list that should be an object.
+fn misplaced_list(value: &Value, name: &str) -> Option<String> {
+    match value {
+        Value::Array(_) if OBJECTS.contains(&name) => Some(String::new()),
+        Value::Array(entries) => entries.iter().enumerate().find_map(|(index, entry)| match entry {
+            Value::Array(_) => Some(format!("[{index}]")),
+            entry => misplaced_list(entry, "").map(|inner| format!("[{index}]{inner}")),
+        }),
+        Value::Object(fields) => {
+            fields.iter().find_map(|(name, value)| misplaced_list(value, name).map(|inner| format!(".{name}{inner}")))
+        }
+        _ => None,
+    }
+}
+
 /// For a field that must be there and may be null.
 pub(super) fn nullable<'de, T: Deserialize<'de>, D: Deserializer<'de>>(deserializer: D) -> Result<Option<T>, D::Error> {
     Option::deserialize(deserializer)
@@ -89,7 +128,7 @@ impl TryFrom<i64> for Positive {
 }
 
 /// A number of replicas that can exist, at least 0.
-#[derive(Clone, Copy, Deserialize)]
+#[derive(Clone, Copy, Default, Deserialize)]
 #[serde(try_from = "i64")]
 pub(super) struct Count(pub(super) Replicas);
 

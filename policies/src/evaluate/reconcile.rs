@@ -35,6 +35,10 @@ struct ReconcileJson {
 
 pub(super) fn reconcile(input: &Value) -> Result<Value, CaseError> {
     let input: ReconcileJson = read(input, "input")?;
+    if input.metrics.is_empty() {
+        let problem = "an HPA has at least one metric: the API server adds one where none is listed".into();
+        return Err(CaseError::Field { field: "input.metrics".into(), problem });
+    }
     let metric = |(index, metric): (usize, &Value)| metric_input(metric, &format!("input.metrics[{index}]"));
     let downscale_stabilization = input.downscale_stabilization_seconds.0;
     let answer = hpa::reconcile(&ReconcileInput {

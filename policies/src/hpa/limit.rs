@@ -2,19 +2,15 @@
 
 use std::time::Duration;
 
-use serde::{Deserialize, Serialize};
-
 use super::to_int32;
 use crate::behavior::{EffectiveRules, PolicyType, ScalingPolicy, SelectPolicy};
 use crate::reason::Reason;
-use crate::units::{Replicas, seconds};
+use crate::units::Replicas;
 
 /// A change of the count that took place.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "camelCase")]
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct ScaleEvent {
     /// How long ago.
-    #[serde(rename = "ageSeconds", with = "seconds")]
     pub age: Duration,
     /// By how many replicas, above 0 in either direction.
     pub change: i32,

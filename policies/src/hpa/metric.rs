@@ -27,7 +27,7 @@ pub struct MetricProposal {
 }
 
 /// A pod's phase, as far as the HPA tells them apart.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, serde::Deserialize)]
 pub enum PodPhase {
     /// Not started yet: unready.
     Pending,
@@ -109,7 +109,12 @@ pub fn average_value(usage: Milli, target: Milli, status: Replicas, tolerances: 
 
 /// An Object metric with an `AverageValue` target: as [`average_value`], but an answer beyond 32 bits is not
 /// capped but lost.
-pub fn object_average_value(usage: Milli, target: Milli, status: Replicas, tolerances: ToleranceBand) -> MetricProposal {
+pub fn object_average_value(
+    usage: Milli,
+    target: Milli,
+    status: Replicas,
+    tolerances: ToleranceBand,
+) -> MetricProposal {
     let ratio = usage.get() as f64 / (target.get() as f64 * f64::from(status.get()));
     let replicas = if tolerances.contains(ratio) {
         status
@@ -175,7 +180,13 @@ pub fn pods_average_value(
 
 /// The proposal after missing and unready pods were filled in: `current` where the change became too small or
 /// turned round.
-fn unless_reversed(ratio: f64, refilled: f64, counted: usize, current: Replicas, tolerances: ToleranceBand) -> Replicas {
+fn unless_reversed(
+    ratio: f64,
+    refilled: f64,
+    counted: usize,
+    current: Replicas,
+    tolerances: ToleranceBand,
+) -> Replicas {
     if tolerances.contains(refilled) || (ratio < 1.0 && refilled > 1.0) || (ratio > 1.0 && refilled < 1.0) {
         return current;
     }

@@ -16,8 +16,8 @@ pub use limit::{
     scale_down_limit, scale_up_limit,
 };
 pub use metric::{
-    MetricProposal, Pod, PodPhase, ReplicaCounts, ResourcePod, average_value, object_average_value,
-    pods_average_value, resource_utilization, sum_for_average_value, sum_for_value, value,
+    MetricProposal, Pod, PodPhase, ReplicaCounts, ResourcePod, average_value, object_average_value, pods_average_value,
+    resource_utilization, sum_for_average_value, sum_for_value, value,
 };
 pub use reconcile::{Condition, MetricInput, Reconcile, ReconcileInput, reconcile};
 pub use source::MetricSource;

@@ -31,7 +31,7 @@ pub struct ReconcileInput {
     pub maximum: Replicas,
     /// The tolerances.
     pub tolerances: ToleranceBand,
-    /// The metrics.
+    /// The metrics, at least one.
     pub metrics: Vec<MetricInput>,
     /// `behavior`; `None` = absent.
     pub behavior: Option<EffectiveBehavior>,
@@ -159,9 +159,7 @@ fn normalize(input: &ReconcileInput, desired: Replicas, scaled_to_zero: bool) ->
     Reconcile {
         desired,
         able_to_scale: Condition { status: true, reason: able },
-        // An HPA without any metric takes this path as well, with a proposal of 0 that came from none.
-        scaling_active: (!input.metrics.is_empty())
-            .then_some(Condition { status: true, reason: Reason::ValidMetricFound }),
+        scaling_active: Some(Condition { status: true, reason: Reason::ValidMetricFound }),
         scaling_limited: Some(Condition { status: limited.replicas != stabilized.replicas, reason: limited.reason }),
         scaled_to_zero: if desired == current { None } else { went_to_zero(input, desired) },
     }

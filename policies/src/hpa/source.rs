@@ -64,9 +64,7 @@ impl MetricSource {
             }
             Self::ExternalAverageValue { target, values } => returned(values)
                 .map(|values| average_value(sum_for_average_value(values), *target, counts.status, tolerances)),
-            Self::ObjectValue { target, values } => {
-                only(values).map(|usage| value(usage, *target, counts, tolerances))
-            }
+            Self::ObjectValue { target, values } => only(values).map(|usage| value(usage, *target, counts, tolerances)),
             Self::ObjectAverageValue { target, values } => {
                 only(values).map(|usage| object_average_value(usage, *target, counts.status, tolerances))
             }

@@ -2,17 +2,13 @@
 
 use std::time::Duration;
 
-use serde::{Deserialize, Serialize};
-
 use crate::reason::Reason;
-use crate::units::{Replicas, seconds};
+use crate::units::Replicas;
 
 /// A count recommended earlier, before stabilization.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "camelCase")]
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Recommendation {
     /// How long ago.
-    #[serde(rename = "ageSeconds", with = "seconds")]
     pub age: Duration,
     /// The count.
     pub replicas: Replicas,

@@ -12,7 +12,7 @@ use crate::api::spec::{Endpoint, ScrapeSecrets, SecretRef};
 use crate::api::wire::{EngineSpec, EngineType, Scheme, Spec};
 
 impl Check {
-    pub(super) fn engine(&mut self, own: &EngineSpec) -> Option<EngineSettings> {
+    pub(super) fn engine(&mut self, own: &EngineSpec) -> EngineSettings {
         let engine = match own.kind.unwrap_or_default() {
             EngineType::Auto => None,
             EngineType::Engine(engine) => Some(engine),
@@ -38,7 +38,7 @@ impl Check {
             roll_up: metric.roll_up,
         });
         let model = own.model_name.as_deref().filter(|name| !name.is_empty()).map(Box::from);
-        Some(EngineSettings { engine, model, custom: custom.collect() })
+        EngineSettings { engine, model, custom: custom.collect() }
     }
 
     /// Timeout and greatest age of a sample, given the interval.
@@ -62,7 +62,7 @@ impl Check {
         Some((timeout, max_age))
     }
 
-    pub(super) fn endpoints(&mut self, spec: &Spec, engine: Option<&EngineSettings>) -> Option<Vec<Endpoint>> {
+    pub(super) fn endpoints(&mut self, spec: &Spec, engine: &EngineSettings) -> Option<Vec<Endpoint>> {
         let written = spec.endpoints.as_deref().unwrap_or_default();
         if written.is_empty() {
             self.error(
@@ -113,7 +113,7 @@ fn urls_of(
     text: &str,
     field: &str,
     own: &EngineSpec,
-    engine: Option<&EngineSettings>,
+    engine: &EngineSettings,
     ports: Option<&[u16]>,
 ) -> Result<Vec<Uri>, FieldError> {
     let wrong = |message: String| FieldError::new(field, message);
@@ -132,7 +132,7 @@ fn urls_of(
     if authority.as_str().contains('@') {
         return Err(wrong("credentials do not belong into a URL; use spec.engine.bearerTokenSecretRef".to_owned()));
     }
-    let known = engine.and_then(|engine| engine.engine);
+    let known = engine.engine;
     let default_path = known.map_or("/metrics", Engine::default_path);
     let path = match url.path_and_query().map(http::uri::PathAndQuery::as_str) {
         None | Some("" | "/") => own.path.as_deref().unwrap_or(default_path),

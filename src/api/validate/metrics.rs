@@ -16,13 +16,18 @@ use crate::api::wire::{Include, Metric, Spec};
 const LONGEST_METRIC_WINDOW: Duration = Duration::from_secs(600);
 
 impl Check {
-    pub(super) fn metrics(&mut self, spec: &Spec, engine: Option<&EngineSettings>) -> Option<Vec<MetricPolicy>> {
+    pub(super) fn metrics(&mut self, spec: &Spec, engine: &EngineSettings) -> Vec<MetricPolicy> {
         let Some(written) = &spec.metrics else {
             let mut defaults = Policy::new(Replicas::ONE, Replicas::ONE).metrics;
-            if let Some(engine) = engine {
-                defaults.retain(|metric| exports(engine, metric.signal) != Some(false));
+            defaults.retain(|metric| exports(engine, metric.signal) != Some(false));
+            if defaults.is_empty() {
+                let name = engine.engine.map_or("this engine", Engine::name);
+                self.error(
+                    "spec.metrics",
+                    format!("is required: {name} exports neither WaitingRequests nor KVCacheUtilization"),
+                );
             }
-            return Some(defaults);
+            return defaults;
         };
         let mut metrics: Vec<MetricPolicy> = Vec::new();
         for (index, metric) in written.iter().enumerate() {
@@ -31,8 +36,8 @@ impl Check {
                 self.error(format!("{field}.signal"), format!("{} is listed twice", metric.signal));
                 continue;
             }
-            if engine.is_some_and(|engine| exports(engine, metric.signal) == Some(false)) {
-                let name = engine.and_then(|engine| engine.engine).map_or("this engine", Engine::name);
+            if exports(engine, metric.signal) == Some(false) {
+                let name = engine.engine.map_or("this engine", Engine::name);
                 self.error(format!("{field}.signal"), format!("{name} does not export {}; remove it", metric.signal));
             }
             if let Some(metric) = self.metric(metric, &field) {
@@ -45,7 +50,7 @@ impl Check {
                 "needs a signal that can also lower, such as {signal: WaitingRequests, target: 5}",
             );
         }
-        Some(metrics)
+        metrics
     }
 
     fn metric(&mut self, written: &Metric, field: &str) -> Option<MetricPolicy> {

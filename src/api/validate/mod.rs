@@ -62,7 +62,7 @@ impl Check {
         let bounds = self.bounds(spec);
         let engine = self.engine(&spec.engine);
         let default_metrics = spec.metrics.is_none();
-        let metrics = self.metrics(spec, engine.as_ref());
+        let metrics = self.metrics(spec, &engine);
         self.behavior(spec.behavior.as_ref());
         let fallback = self.fallback(spec);
         let interval_range = (SECOND, Duration::from_secs(60));
@@ -79,14 +79,14 @@ impl Check {
             Some(text) => self.take(duration(text, "spec.startupDeadline")),
             None => Some(STARTUP_DEADLINE),
         };
-        let endpoints = self.endpoints(spec, engine.as_ref());
+        let endpoints = self.endpoints(spec, &engine);
         let secrets = self.secrets(own);
         let (min_replicas, max_replicas) = bounds?;
         let (interval, timeout, max_age) = timing?;
         let policy = Policy {
             min_replicas,
             max_replicas,
-            metrics: metrics?,
+            metrics,
             behavior: spec.behavior.clone(),
             warm_pool: Replicas::new(self.warm_pool(spec)),
             fallback,
@@ -95,10 +95,10 @@ impl Check {
             interval,
         };
         Some(AutoscalerSpec {
-            key: key?,
+            key,
             policy,
             default_metrics,
-            engine: engine?,
+            engine,
             endpoints: endpoints?,
             timeout,
             max_age,
@@ -110,7 +110,7 @@ impl Check {
         })
     }
 
-    fn key(&mut self, resource: &InferenceAutoscaler) -> Option<Key> {
+    fn key(&mut self, resource: &InferenceAutoscaler) -> Key {
         if resource.api_version != API_VERSION {
             self.error("apiVersion", format!("{:?} is not read here; write {API_VERSION}", resource.api_version));
         }
@@ -120,7 +120,7 @@ impl Check {
         let namespace = resource.metadata.namespace.as_deref().unwrap_or("default");
         self.dns_label("metadata.namespace", namespace);
         self.dns_name("metadata.name", &resource.metadata.name);
-        Some(Key { namespace: namespace.into(), name: resource.metadata.name.as_str().into() })
+        Key { namespace: namespace.into(), name: resource.metadata.name.as_str().into() }
     }
 
     fn dns_label(&mut self, field: &str, text: &str) {

@@ -30,7 +30,7 @@ const QUANTILE: f64 = 0.95;
 /// Show what is read from one metrics page: the engine recognised, each signal's value and unit, or why it is unknown.
 #[derive(Debug, Args)]
 pub(super) struct SignalsArgs {
-    /// A URL such as http://10.0.0.7:8000/metrics, a file, or - for standard input.
+    /// A URL such as `http://10.0.0.7:8000/metrics`, a file, or - for standard input.
     source: String,
     /// The engine, where it is not recognised.
     #[arg(long, value_parser = engine)]
