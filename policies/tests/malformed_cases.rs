@@ -69,7 +69,7 @@ fn a_metric_names_its_field() {
         ("/metricType", json!("Object"), "input.metricType: Object does not fit the kind"),
         ("/metricValuesMilli/0", json!(null), "input.metricValuesMilli[0]: invalid type: null, expected i64"),
         ("/tolerance/up", json!(-0.1), "input.tolerance.up: a fraction must be at least 0, not -0.1"),
-        ("/tolerance", json!([0.1, 0.1]), "input.tolerance: a list, where an object belongs"),
+        ("/tolerance", json!([0.1, 0.1]), "input.tolerance: must be an object"),
     ] {
         assert_eq!(error_of("external_value", with(external(), path, value)), json!(error));
     }
@@ -93,17 +93,19 @@ fn a_reconcile_names_its_field() {
             json!("Utilization"),
             "input.metrics[0].targetType: a metric of type External has no target of type Utilization",
         ),
-        ("/behavior/scaleUp", json!([]), "input.behavior.scaleUp: a list, where an object belongs"),
+        ("/behavior/scaleUp", json!([]), "input.behavior.scaleUp: must be an object"),
         (
             "/behavior/scaleUp/policies/0",
             json!(["Pods", 4, 60]),
-            "input.behavior.scaleUp.policies[0]: a list, where an object belongs",
+            "input.behavior.scaleUp.policies[0]: must be an object",
         ),
         (
             "/behavior/scaleUp/policies/0/type",
             json!("Pod"),
             "input.behavior.scaleUp.policies[0].type: unknown variant `Pod`, expected `Pods` or `Percent`",
         ),
+        ("/metrics/0", json!(5), "input.metrics[0]: invalid type: integer `5`, expected an object"),
+        ("", json!(null), "input: must be an object"),
         ("/scaleUpEvents/0/change", json!(0), "input.scaleUpEvents[0].change: must be from 1 to 2147483647, not 0"),
         ("/scaleUpEvents/0/ageSeconds", json!(-1), "input.scaleUpEvents[0].ageSeconds: -1 is not a number of seconds"),
         (

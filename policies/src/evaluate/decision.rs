@@ -50,7 +50,7 @@ pub(super) fn proposal(input: &Value) -> Result<Value, CaseError> {
 }
 
 #[derive(Deserialize, Default)]
-#[serde(rename_all = "camelCase", default)]
+#[serde(rename_all = "camelCase", default, expecting = "an object")]
 struct HistoryJson {
     recommendations: Vec<RecommendationJson>,
     scale_up_events: Vec<EventJson>,
@@ -58,14 +58,14 @@ struct HistoryJson {
 }
 
 #[derive(Deserialize, Default)]
-#[serde(rename_all = "camelCase", default)]
+#[serde(rename_all = "camelCase", default, expecting = "an object")]
 struct OverrideJson {
     paused: bool,
     hold_replicas: Option<Count>,
 }
 
 #[derive(Deserialize)]
-#[serde(rename_all = "camelCase")]
+#[serde(rename_all = "camelCase", expecting = "an object")]
 struct ScaleToZeroJson {
     #[serde(rename = "idleForSeconds", with = "seconds")]
     idle_for: Duration,

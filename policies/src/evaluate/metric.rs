@@ -28,13 +28,14 @@ pub(super) enum TargetType {
 
 /// Fractions for both directions.
 #[derive(Clone, Copy, Deserialize)]
+#[serde(expecting = "an object")]
 pub(super) struct TolerancesJson {
     pub(super) up: Fraction,
     pub(super) down: Fraction,
 }
 
 #[derive(Deserialize)]
-#[serde(rename_all = "camelCase")]
+#[serde(rename_all = "camelCase", expecting = "an object")]
 struct PodJson {
     #[serde(deserialize_with = "nullable")]
     value_milli: Option<MilliNumber>,
@@ -159,7 +160,7 @@ pub(super) fn one_metric(input: &Value, types: (MetricType, TargetType)) -> Resu
 }
 
 #[derive(Deserialize)]
-#[serde(rename_all = "camelCase")]
+#[serde(rename_all = "camelCase", expecting = "an object")]
 struct Header {
     #[serde(rename = "type")]
     metric: MetricType,

@@ -33,11 +33,12 @@ pub struct Case {
 impl TryFrom<Value> for Case {
     type Error = String;
 
-    fn try_from(value: Value) -> Result<Self, String> {
+    fn try_from(mut value: Value) -> Result<Self, String> {
         let text = |name: &str| value.get(name).and_then(Value::as_str).map(str::to_owned);
         let id = text("id").ok_or_else(|| format!("a case needs an `id` that is a text: {}", excerpt(&value)))?;
         let kind = text("kind").ok_or_else(|| format!("the case {id:?} needs a `kind` that is a text"))?;
-        let input = value.get("input").cloned().ok_or_else(|| format!("the case {id:?} needs an `input`"))?;
+        let input = value.get_mut("input").map(Value::take);
+        let input = input.ok_or_else(|| format!("the case {id:?} needs an `input`"))?;
         Ok(Self { id, kind, input })
     }
 }

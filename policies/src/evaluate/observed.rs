@@ -38,7 +38,7 @@ impl State {
 }
 
 #[derive(Deserialize)]
-#[serde(rename_all = "camelCase")]
+#[serde(rename_all = "camelCase", expecting = "an object")]
 struct ReplicaJson {
     phase: Phase,
     sample: Option<State>,
@@ -56,7 +56,7 @@ impl ReplicaJson {
 }
 
 #[derive(Deserialize)]
-#[serde(rename_all = "camelCase")]
+#[serde(rename_all = "camelCase", expecting = "an object")]
 struct SampleJson {
     sample: State,
     value_milli: Option<MilliNumber>,
@@ -76,7 +76,7 @@ impl TryFrom<SampleJson> for External {
 }
 
 #[derive(Deserialize)]
-#[serde(rename_all = "camelCase")]
+#[serde(rename_all = "camelCase", expecting = "an object")]
 struct LatencyJson {
     sample: State,
     value_milli: Option<MilliNumber>,
@@ -112,7 +112,7 @@ impl LatencyJson {
 }
 
 #[derive(Deserialize)]
-#[serde(rename_all = "camelCase")]
+#[serde(rename_all = "camelCase", expecting = "an object")]
 struct MetricJson {
     signal_class: SignalClass,
     target_milli: Target,

@@ -32,25 +32,15 @@ pub(super) fn field<T: DeserializeOwned>(object: &Value, at: &str, name: &str) -
 }
 
 /// The fields that are objects wherever they are not null.
-const OBJECTS: [&str; 10] = [
-    "behavior",
-    "fallback",
-    "history",
-    "input",
-    "latency",
-    "override",
-    "scaleDown",
-    "scaleToZero",
-    "scaleUp",
-    "tolerance",
-];
+const OBJECTS: [&str; 9] =
+    ["behavior", "fallback", "history", "latency", "override", "scaleDown", "scaleToZero", "scaleUp", "tolerance"];
 
-/// Refuses a list where an object belongs: serde would take its entries for the object's fields, one by one.
+/// Refuses an input that is no object, and a list where an object belongs: serde would take its entries for the
+/// object's fields, one by one.
 pub(super) fn check_objects(input: &Value) -> Result<(), CaseError> {
-    match misplaced_list(input, "input") {
-        Some(path) => {
-            Err(CaseError::Field { field: format!("input{path}"), problem: "a list, where an object belongs".into() })
-        }
+    let misplaced = if input.is_object() { misplaced_list(input, "") } else { Some(String::new()) };
+    match misplaced {
+        Some(path) => Err(CaseError::Field { field: format!("input{path}"), problem: "must be an object".into() }),
         None => Ok(()),
     }
 }
@@ -174,7 +164,7 @@ impl TryFrom<f64> for Seconds {
 }
 
 #[derive(Deserialize)]
-#[serde(rename_all = "camelCase")]
+#[serde(rename_all = "camelCase", expecting = "an object")]
 pub(super) struct EventJson {
     age_seconds: Seconds,
     change: Positive,
@@ -187,7 +177,7 @@ impl From<EventJson> for ScaleEvent {
 }
 
 #[derive(Deserialize)]
-#[serde(rename_all = "camelCase")]
+#[serde(rename_all = "camelCase", expecting = "an object")]
 pub(super) struct RecommendationJson {
     age_seconds: Seconds,
     replicas: Count,
