@@ -30,7 +30,7 @@ use rustls::pki_types::pem::PemObject;
 use rustls::pki_types::{CertificateDer, ServerName};
 use support::Fallible;
 use support::arguments::Arguments;
-use support::process::cpu;
+use support::process::{cpu, stolen};
 use support::program::{Program, configuration, write_certificate};
 use support::servers::{Servers, serve_if_asked};
 use support::table::Table;
@@ -148,12 +148,13 @@ struct Server {
     echo_address: Option<SocketAddr>,
     autoscalers: u32,
     certificate: PathBuf,
-    _running: Running,
+    _running: Box<dyn std::any::Any>,
 }
 
-enum Running {
-    Alone(Child, TempDir),
-    Program(Program, Servers),
+/// The process of the API alone, and the folder of its certificate.
+struct Alone {
+    process: Child,
+    _folder: TempDir,
 }
 
 impl Server {
@@ -177,7 +178,7 @@ impl Server {
             echo_address: Some(echo_address.parse()?),
             autoscalers: AUTOSCALERS,
             certificate: folder.path().join("tls.crt"),
-            _running: Running::Alone(process, folder),
+            _running: Box::new(Alone { process, _folder: folder }),
         })
     }
 
@@ -194,17 +195,15 @@ impl Server {
             echo_address: None,
             autoscalers: PROGRAM_AUTOSCALERS.min(targets),
             certificate: program.folder.path().join("tls.crt"),
-            _running: Running::Program(program, servers),
+            _running: Box::new((program, servers)),
         })
     }
 }
 
-impl Drop for Running {
+impl Drop for Alone {
     fn drop(&mut self) {
-        if let Self::Alone(process, _) = self {
-            let _ = process.kill();
-            let _ = process.wait();
-        }
+        let _ = self.process.kill();
+        let _ = self.process.wait();
     }
 }
 
@@ -219,24 +218,48 @@ fn measure(server: &Server, seconds: u32) -> Fallible<()> {
         }
         runtime.block_on(protocol.drive(server, REQUESTS_PER_SECOND / 4))?;
         let cpu_before = cpu(server.pid)?;
-        let requests = REQUESTS_PER_SECOND * seconds;
-        let mut times = runtime.block_on(protocol.drive(server, requests))?;
-        let used = cpu(server.pid)?.saturating_sub(cpu_before).as_secs_f64();
-        times.sort_unstable();
-        let quantile = |q: f64| times[((times.len() - 1) as f64 * q) as usize].as_secs_f64() * 1000.0;
-        if matches!(protocol, Protocol::Echo) {
-            table.plain(&format!("{protocol}: p50"), quantile(0.5), "ms");
-            table.plain(&format!("{protocol}: p99"), quantile(0.99), "ms");
-        } else {
-            table.at_most(&format!("{protocol}: p50"), quantile(0.5), MEDIAN_GOAL, "ms");
-            table.at_most(&format!("{protocol}: p99"), quantile(0.99), P99_GOAL, "ms");
-        }
-        table.plain(&format!("{protocol}: p99.9"), quantile(0.999), "ms");
-        table.plain(&format!("{protocol}: longest"), quantile(1.0), "ms");
-        table.plain(&format!("{protocol}: CPU of the server, of one core"), used * 100.0 / f64::from(seconds), "%");
+        let driven = runtime.block_on(protocol.drive(server, REQUESTS_PER_SECOND * seconds))?;
+        let used = cpu(server.pid)?.saturating_sub(cpu_before).as_secs_f64() * 100.0 / f64::from(seconds);
+        show(&mut table, protocol, &driven);
+        table.plain(&format!("{protocol}: CPU of the server, of one core"), used, "%");
     }
     table.print(&format!("{REQUESTS_PER_SECOND} requests/s for {seconds} s over TLS, {}", server.what));
     Ok(())
+}
+
+/// The goals are for seconds in which this machine had its processors for itself; what its host kept from it in
+/// the others is shown beside all of them.
+fn show(table: &mut Table, protocol: Protocol, driven: &Driven) {
+    let quiet = |answered: &&Answered| driven.stolen.get(answered.second).is_some_and(Duration::is_zero);
+    let of_quiet_seconds = sorted(driven.answered.iter().filter(quiet));
+    let of_all = sorted(driven.answered.iter());
+    let quiet_seconds = driven.stolen.iter().filter(|stolen| stolen.is_zero()).count();
+    let name = format!("{protocol}, {quiet_seconds} quiet seconds");
+    let (p50, p99) = (quantile(&of_quiet_seconds, 0.5), quantile(&of_quiet_seconds, 0.99));
+    if matches!(protocol, Protocol::Echo) {
+        table.plain(&format!("{name}: p50"), p50, "ms");
+        table.plain(&format!("{name}: p99"), p99, "ms");
+    } else {
+        table.at_most(&format!("{name}: p50"), p50, MEDIAN_GOAL, "ms");
+        table.at_most(&format!("{name}: p99"), p99, P99_GOAL, "ms");
+    }
+    table.plain(&format!("{protocol}, all seconds: p50"), quantile(&of_all, 0.5), "ms");
+    table.plain(&format!("{protocol}, all seconds: p99"), quantile(&of_all, 0.99), "ms");
+    table.plain(&format!("{protocol}, all seconds: longest"), quantile(&of_all, 1.0), "ms");
+    let kept = driven.stolen.iter().sum::<Duration>().as_secs_f64() * 100.0 / driven.stolen.len().max(1) as f64;
+    table.plain(&format!("{protocol}, all seconds: CPU that the host kept"), kept, "%");
+}
+
+fn sorted<'a>(answered: impl Iterator<Item = &'a Answered>) -> Vec<Duration> {
+    let mut times: Vec<Duration> = answered.map(|answered| answered.took).collect();
+    times.sort_unstable();
+    times
+}
+
+/// Milliseconds.
+fn quantile(times: &[Duration], quantile: f64) -> f64 {
+    let index = (times.len().saturating_sub(1) as f64 * quantile) as usize;
+    times.get(index).map_or(f64::NAN, |time| time.as_secs_f64() * 1000.0)
 }
 
 #[derive(Clone, Copy)]
@@ -259,7 +282,27 @@ impl std::fmt::Display for Protocol {
 /// A request to be made, and when it was handed out.
 struct Due {
     at: Instant,
+    second: usize,
     autoscaler: u32,
+}
+
+impl Due {
+    fn answered(&self) -> Answered {
+        Answered { second: self.second, took: self.at.elapsed() }
+    }
+}
+
+struct Answered {
+    /// Of the load.
+    second: usize,
+    took: Duration,
+}
+
+/// What came of a load.
+struct Driven {
+    answered: Vec<Answered>,
+    /// For each second, what the host kept from this machine.
+    stolen: Vec<Duration>,
 }
 
 impl Protocol {
@@ -271,7 +314,7 @@ impl Protocol {
     }
 
     /// Makes so many requests at the usual rate, and tells how long each took.
-    async fn drive(self, server: &Server, requests: u32) -> Fallible<Vec<Duration>> {
+    async fn drive(self, server: &Server, requests: u32) -> Fallible<Driven> {
         let mut senders = Vec::new();
         let mut connections = tokio::task::JoinSet::new();
         for _ in 0..self.connections() {
@@ -292,26 +335,35 @@ impl Protocol {
         }
         let autoscalers = server.autoscalers;
         let pacer = std::thread::spawn(move || pace(&senders, requests, autoscalers));
-        let mut times = Vec::new();
-        while let Some(driven) = connections.join_next().await {
-            times.extend(driven??);
+        let mut answered = Vec::new();
+        while let Some(times) = connections.join_next().await {
+            answered.extend(times??);
         }
-        pacer.join().map_err(|_| "the pacer failed")?;
-        Ok(times)
+        let stolen = pacer.join().map_err(|_| "the pacer failed")??;
+        Ok(Driven { answered, stolen })
     }
 }
 
 /// Hands out requests when they are due, in turn to each connection. A thread of its own, since a runtime's timers
 /// are no finer than a millisecond.
-fn pace(connections: &[UnboundedSender<Due>], requests: u32, autoscalers: u32) {
+///
+/// Answers what the host kept from this machine in each second.
+fn pace(connections: &[UnboundedSender<Due>], requests: u32, autoscalers: u32) -> Fallible<Vec<Duration>> {
     let start = Instant::now();
+    let mut stolen_until = vec![stolen()?];
     for (index, connection) in (0..requests).zip(connections.iter().cycle()) {
         let due = start + Duration::from_secs(1) * index / REQUESTS_PER_SECOND;
         std::thread::sleep(due.saturating_duration_since(Instant::now()));
-        if connection.send(Due { at: Instant::now(), autoscaler: index % autoscalers }).is_err() {
-            return;
+        let second = (index / REQUESTS_PER_SECOND) as usize;
+        if second == stolen_until.len() {
+            stolen_until.push(stolen()?);
+        }
+        if connection.send(Due { at: Instant::now(), second, autoscaler: index % autoscalers }).is_err() {
+            break;
         }
     }
+    stolen_until.push(stolen()?);
+    Ok(stolen_until.windows(2).map(|pair| pair[1].saturating_sub(pair[0])).collect())
 }
 
 async fn connect(address: SocketAddr) -> std::io::Result<TcpStream> {
@@ -343,44 +395,58 @@ fn request(index: u32, base: &str) -> Fallible<Request<Empty<Bytes>>> {
     Ok(Request::get(uri).header("host", "localhost").header("accept", accept).body(Empty::new())?)
 }
 
-async fn drive_echo(mut stream: TcpStream, mut due: UnboundedReceiver<Due>) -> Fallible<Vec<Duration>> {
+async fn drive_echo(mut stream: TcpStream, mut due: UnboundedReceiver<Due>) -> Fallible<Vec<Answered>> {
     let mut times = Vec::new();
     let mut bytes = [0; ECHO_BYTES];
-    while let Some(Due { at, .. }) = due.recv().await {
+    while let Some(due) = due.recv().await {
         stream.write_all(&bytes).await?;
         stream.read_exact(&mut bytes).await?;
-        times.push(at.elapsed());
+        times.push(due.answered());
     }
     Ok(times)
 }
 
-async fn drive_http1(stream: TlsStream<TcpStream>, mut due: UnboundedReceiver<Due>) -> Fallible<Vec<Duration>> {
+async fn drive_http1(stream: TlsStream<TcpStream>, mut due: UnboundedReceiver<Due>) -> Fallible<Vec<Answered>> {
     let (mut sender, connection) = http1::handshake(TokioIo::new(stream)).await?;
     tokio::spawn(connection);
     let mut times = Vec::new();
-    while let Some(Due { at, autoscaler }) = due.recv().await {
+    while let Some(due) = due.recv().await {
         sender.ready().await?;
-        let response = sender.send_request(request(autoscaler, "")?).await?;
+        let response = sender.send_request(request(due.autoscaler, "")?).await?;
         check(response).await?;
-        times.push(at.elapsed());
+        times.push(due.answered());
     }
     Ok(times)
 }
 
-async fn drive_http2(stream: TlsStream<TcpStream>, mut due: UnboundedReceiver<Due>) -> Fallible<Vec<Duration>> {
+async fn drive_http2(stream: TlsStream<TcpStream>, mut due: UnboundedReceiver<Due>) -> Fallible<Vec<Answered>> {
     let (sender, connection) = http2::handshake(TokioExecutor::new(), TokioIo::new(stream)).await?;
     tokio::spawn(connection);
     let mut running = tokio::task::JoinSet::new();
-    while let Some(Due { at, autoscaler }) = due.recv().await {
+    let mut times = Vec::new();
+    loop {
+        // Those that are answered are taken at once: kept, they would grow the memory while it is measured.
+        let due = tokio::select! {
+            biased;
+            due = due.recv() => due,
+            Some(answered) = running.join_next() => {
+                times.push(answered??);
+                continue;
+            }
+        };
+        let Some(due) = due else { break };
         let mut sender = sender.clone();
         running.spawn(async move {
             sender.ready().await?;
-            let response = sender.send_request(request(autoscaler, "https://localhost")?).await?;
+            let response = sender.send_request(request(due.autoscaler, "https://localhost")?).await?;
             check(response).await?;
-            Ok(at.elapsed())
+            Fallible::Ok(due.answered())
         });
     }
-    running.join_all().await.into_iter().collect()
+    while let Some(answered) = running.join_next().await {
+        times.push(answered??);
+    }
+    Ok(times)
 }
 
 /// Reads an answer whole, and makes sure that it is one.

@@ -68,10 +68,13 @@ fn measure(load: &Load) -> Fallible<Taken> {
     let program = Program::start(&configuration(load.autoscalers, &servers.addresses, load.interval))?;
     program.wait_until_read(load.targets)?;
     std::thread::sleep(SETTLING.max(load.interval));
-    let totals = || -> Fallible<[f64; 3]> {
-        let all = program.sum("headroom_scrapes_total{", "")?;
-        let good = program.sum("headroom_scrapes_total{", "state=\"ok\"")?;
-        Ok([good, all - good, program.sum("headroom_turns_total{", "")?])
+    let totals = || -> Fallible<[f64; 2]> {
+        let [all, good, turns] = program.sums([
+            ("headroom_scrapes_total{", ""),
+            ("headroom_scrapes_total{", "state=\"ok\""),
+            ("headroom_turns_total{", ""),
+        ])?;
+        Ok([all - good, turns])
     };
     let (totals_before, cpu_before, threads_before) = (totals()?, cpu(program.pid())?, cpu_by_thread(program.pid())?);
     servers.begin()?;
@@ -87,10 +90,10 @@ fn measure(load: &Load) -> Fallible<Taken> {
     });
     Ok(Taken {
         missed: seen.missed as f64,
-        failed: totals_after[1] - totals_before[1],
+        failed: totals_after[0] - totals_before[0],
         longest_gap: seen.longest_gap,
         scrapes: seen.requests as f64 / seconds,
-        turns: (totals_after[2] - totals_before[2]) / seconds,
+        turns: (totals_after[1] - totals_before[1]) / seconds,
         cpu: share(cpu_after.saturating_sub(cpu_before)),
         cpu_by_thread: by_thread.collect(),
         resident: memory.resident,

@@ -33,6 +33,13 @@ fn cpu_in(stat: &str) -> Duration {
     TICK * ticks
 }
 
+/// Processor time that the host of this machine has kept from it so far: the 8th figure of `/proc/stat` (proc(5)).
+pub(crate) fn stolen() -> Fallible<Duration> {
+    let stat = std::fs::read_to_string("/proc/stat")?;
+    let ticks = stat.lines().next().and_then(|line| line.split_whitespace().nth(8)?.parse::<u32>().ok());
+    Ok(TICK * ticks.ok_or("no stolen time in /proc/stat")?)
+}
+
 /// Memory in MiB.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Memory {

@@ -58,17 +58,19 @@ impl Program {
         self.child.id()
     }
 
-    /// The sum of its own metrics whose series begin so.
-    pub(crate) fn sum(&self, beginning: &str, labels: &str) -> Fallible<f64> {
+    /// Sums over its own metrics, all of one moment: for each of these, the series that begin so and have such labels.
+    pub(crate) fn sums<const N: usize>(&self, wanted: [(&str, &str); N]) -> Fallible<[f64; N]> {
         let page = self.own_metrics()?;
-        let matching = page.lines().filter(|line| line.starts_with(beginning) && line.contains(labels));
-        Ok(matching.filter_map(|line| line.rsplit_once(' ')?.1.parse::<f64>().ok()).sum())
+        Ok(wanted.map(|(beginning, labels)| {
+            let matching = page.lines().filter(|line| line.starts_with(beginning) && line.contains(labels));
+            matching.filter_map(|line| line.rsplit_once(' ')?.1.parse::<f64>().ok()).sum()
+        }))
     }
 
     /// Waits until so many of its targets were read.
     pub(crate) fn wait_until_read(&self, targets: u32) -> Fallible<()> {
         let deadline = Instant::now() + PATIENCE;
-        while self.sum("headroom_targets{", "state=\"ok\"")? < f64::from(targets) {
+        while self.sums([("headroom_targets{", "state=\"ok\"")])?[0] < f64::from(targets) {
             if Instant::now() > deadline {
                 return Err(format!("{targets} targets are not read\n{}", self.own_metrics()?).into());
             }

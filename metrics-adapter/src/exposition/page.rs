@@ -132,6 +132,10 @@ impl PageReader {
 
     /// Begins a page; what was fed of one before it is dropped.
     pub fn begin(&mut self, format: Format, limits: Limits, scrutiny: Scrutiny) {
+        if !self.learnt {
+            // Where another reader knows such pages by now, learning them again would cost memory and time.
+            self.builder.layout = self.layouts.newest();
+        }
         self.scanner.begin(format, limits);
         self.builder.begin(format, limits.series, scrutiny);
     }

@@ -27,7 +27,8 @@ use crate::exposition::{Format, Limits, Page, PageReader, Scrutiny};
 const ACCEPTED: HeaderValue = HeaderValue::from_static(
     "text/plain;version=0.0.4;q=1,text/plain;version=1.0.0;q=0.9,application/openmetrics-text;version=1.0.0;q=0.5,*/*;q=0.1",
 );
-const READ_BUFFER: usize = 16 * 1024;
+/// Each kept connection holds one, so that it is most of what a target takes in memory.
+const READ_BUFFER: usize = 4 * 1024;
 /// As much of an error's body is read to tell what it says.
 const ERROR_BODY: usize = 4 * 1024;
 const MESSAGE_SHOWN: usize = 200;

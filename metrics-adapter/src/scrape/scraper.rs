@@ -19,6 +19,10 @@ use crate::clock::Clock;
 use crate::engines::EngineReader;
 use crate::exposition::{Limits, Page, PageReader, Scrutiny};
 
+/// Targets that come together are read first so far apart on average: pages all read at the same moment would each be
+/// learnt on their own.
+const FIRST_READS_APART: Duration = Duration::from_millis(1);
+
 /// The outcome of one scrape.
 #[derive(Debug)]
 pub struct Scraped {
@@ -101,9 +105,11 @@ impl Scraper {
             }
             stays
         });
+        let new = targets.iter().filter(|target| !self.tasks.contains_key(&target.id)).count();
+        let spread = FIRST_READS_APART.saturating_mul(u32::try_from(new).unwrap_or(u32::MAX));
         for target in targets {
             if !self.tasks.contains_key(&target.id) {
-                let task = self.runtime.spawn(scrape_forever(Arc::clone(&self.job), target.clone()));
+                let task = self.runtime.spawn(scrape_forever(Arc::clone(&self.job), target.clone(), spread));
                 self.tasks.insert(target.id.clone(), (target.clone(), task.abort_handle()));
             }
         }
@@ -118,11 +124,14 @@ impl Drop for Scraper {
     }
 }
 
-async fn scrape_forever(job: Arc<Job>, target: Target) {
+/// `spread` is the time over which the first reads of targets that came together are spread.
+async fn scrape_forever(job: Arc<Job>, target: Target, spread: Duration) {
     let mut reader = PageReader::new(Arc::clone(job.reader.layouts()));
     let mut pace = Pace::default();
     let mut scrutiny = Scrutiny::Wanted;
-    let place = phase(&target.id, job.clock.real_duration(job.settings.interval));
+    let interval = job.clock.real_duration(job.settings.interval);
+    let place = phase(&target.id, interval);
+    tokio::time::sleep(phase(&target.id, spread.min(interval))).await;
     loop {
         job.limit.0.until_ready().await;
         let begun = Instant::now();
@@ -134,7 +143,6 @@ async fn scrape_forever(job: Arc<Job>, target: Target) {
         }
         // Counted from the scrape's beginning, less half an interval so that a late one is not skipped.
         let pause = job.clock.real_duration(pace.pause(&job.settings));
-        let interval = job.clock.real_duration(job.settings.interval);
         let since_start = begun.duration_since(job.started);
         let next =
             job.started + next_at_phase(since_start + pause.saturating_sub(interval.div_f64(2.0)), place, interval);
