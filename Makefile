@@ -1,4 +1,4 @@
-# Everything here needs the Rust toolchain alone; rust-toolchain.toml names it.
+# Everything but `image` needs the Rust toolchain alone, with its C compiler; rust-toolchain.toml names it.
 
 CARGO ?= cargo
 # Options of `headroom demo`, such as ARGS="--duration 20s --profile P1".

@@ -118,6 +118,30 @@ async fn a_body_that_breaks_off_counts_for_nothing() {
     assert_eq!(failure(gzip_answer(cut)).await.state, TargetState::Malformed);
 }
 
+/// B-07 where no length is told and the end of the connection is all there is: a line cut in two, or a rank of before
+/// that is not there, is a body cut short.
+#[tokio::test]
+async fn a_body_that_ends_with_its_connection_is_whole_or_nothing() {
+    let head = || "HTTP/1.1 200 OK\r\ncontent-type: text/plain; version=0.0.4\r\nconnection: close\r\n\r\n".to_owned();
+    let answer = |body: &str| Behaviour::AnswerAndClose { head: head(), body: body.as_bytes().to_vec() };
+    let server = Server::start(answer(PAGE)).await;
+    assert!(scrape_with(&server.url(), Limits::default()).await.is_ok());
+    let cut = failure(answer("vllm:num_requests_running 3\nvllm:num_requests_waiting 1")).await;
+    assert!(cut.state == TargetState::Malformed && cut.message.contains("middle of a line"), "{cut}");
+
+    let (one, both) = ("vllm:num_requests_waiting{engine=\"0\"} 3\n", "vllm:num_requests_waiting{engine=\"1\"} 9\n");
+    let both = format!("{one}{both}");
+    let pages = [answer(&both), answer(&both), answer(one)];
+    let changing = move |request: u64| pages[(request as usize).min(2)].clone();
+    let server = Server::start(Behaviour::Changing(Arc::new(changing))).await;
+    let scraping = scrape_fleet(&[server.url()], settings(Duration::from_millis(100)));
+    let malformed = |fleet: &Fleet| state(fleet, &server.url()) == TargetState::Malformed;
+    scraping.until(malformed).await;
+    assert!(
+        matches!(scraping.samples()[..], [Sample::Value { value, .. } | Sample::Last { value, .. }] if value == Milli::from_units(12))
+    );
+}
+
 #[tokio::test]
 async fn endless_and_inflated_bodies_are_cut_off() {
     let small = Limits { body: 1 << 20, ..Limits::default() };

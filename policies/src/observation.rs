@@ -65,6 +65,34 @@ pub enum UnknownReason {
     Unspecified,
 }
 
+impl UnknownReason {
+    /// Its name, as it is serialized.
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::NotScraped => "notScraped",
+            Self::Stale => "stale",
+            Self::Timeout => "timeout",
+            Self::Refused => "refused",
+            Self::Blocked => "blocked",
+            Self::Unauthorized => "unauthorized",
+            Self::TlsError => "tlsError",
+            Self::HttpError => "httpError",
+            Self::Malformed => "malformed",
+            Self::TooLarge => "tooLarge",
+            Self::Loading => "loading",
+            Self::Sleeping => "sleeping",
+            Self::Frozen => "frozen",
+            Self::AbsentFamily => "absentFamily",
+            Self::NoMatch => "noMatch",
+            Self::OutOfRange => "outOfRange",
+            Self::NotExported => "notExported",
+            Self::CounterReset => "counterReset",
+            Self::TooFewObservations => "tooFewObservations",
+            Self::Unspecified => "unspecified",
+        }
+    }
+}
+
 /// One signal of one replica, rolled up over its engines and ranks.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(tag = "state", rename_all = "camelCase")]

@@ -3,7 +3,7 @@
 
 use serde::{Deserialize, Serialize};
 
-use crate::observation::{ExternalSample, LatencyObservation, LatencySample, Sample};
+use crate::observation::{ExternalSample, LatencyObservation, LatencySample, Sample, UnknownReason};
 use crate::quantity::{Decimal, Milli, div_ceil};
 use crate::reason::Reason;
 use crate::signal::Signal;
@@ -39,6 +39,8 @@ pub struct Demand {
     down: Fraction,
     /// The states behind it.
     pub counts: SampleCounts,
+    /// Why the first of the replicas that were not read was not.
+    first_unread: Option<UnknownReason>,
     external_read: u32,
     external_unread: u32,
 }
@@ -85,7 +87,11 @@ const ONE: i128 = 1_000_000_000;
 pub fn demand(samples: &[Sample], external: &[ExternalSample], target: Milli) -> Demand {
     let t = i128::from(target.get());
     let (mut up, mut down, mut counts) = (0_i128, 0_i128, SampleCounts::default());
+    let mut first_unread = None;
     for sample in samples {
+        if let Sample::Last { reason, .. } | Sample::Unknown { reason } = sample {
+            first_unread = first_unread.or(Some(*reason));
+        }
         match *sample {
             Sample::Starting => {
                 counts.starting += 1;
@@ -138,6 +144,7 @@ pub fn demand(samples: &[Sample], external: &[ExternalSample], target: Milli) ->
         up: Fraction { numerator: up, denominator },
         down: Fraction { numerator: down, denominator },
         counts,
+        first_unread,
         external_read,
         external_unread,
     }
@@ -262,7 +269,8 @@ fn demand_message(
             format!("{signal}: no replica is Ready and read, so it forbids a fall{assumed}")
         }
         (Reason::MetricUnreadable, _) => {
-            format!("{signal}: none of {} Ready replicas was read, so it forbids a fall{assumed}", counts.ready())
+            let why = demand.first_unread.map_or_else(String::new, |reason| format!(" (first: {})", reason.name()));
+            format!("{signal}: none of {} Ready replicas was read{why}, so it forbids a fall{assumed}", counts.ready())
         }
         (Reason::ExternalSignalUnread, _) => {
             format!("{signal}: stays at {current}, as a demand seen outside the replicas was not read{assumed}")

@@ -188,6 +188,7 @@ pub struct EngineSpec {
 
 /// `Auto` or an engine.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
+#[serde(try_from = "String")]
 pub enum EngineType {
     /// Recognised by its families.
     #[default]
@@ -195,6 +196,21 @@ pub enum EngineType {
     /// One engine.
     #[serde(untagged)]
     Engine(Engine),
+}
+
+impl TryFrom<String> for EngineType {
+    type Error = String;
+
+    fn try_from(name: String) -> Result<Self, String> {
+        if name == "Auto" {
+            return Ok(Self::Auto);
+        }
+        let engines = || Engine::KNOWN.into_iter().chain([Engine::Custom]);
+        engines().find(|engine| engine.name() == name).map(Self::Engine).ok_or_else(|| {
+            let names: Vec<&str> = ["Auto"].into_iter().chain(engines().map(Engine::name)).collect();
+            format!("there is no engine {name:?}; write one of {}", names.join(", "))
+        })
+    }
 }
 
 /// How model servers are spoken to.

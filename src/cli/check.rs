@@ -9,6 +9,7 @@ use headroom_adapter::engines::{Engine, EngineReader, Readings};
 use headroom_adapter::exposition::{Limits, PageReader, Scrutiny};
 use headroom_adapter::scrape::{ScrapeClient, ScrapeFailure, ScrapeSettings};
 use headroom_policies::Signal;
+use headroom_policies::policy::MetricPolicy;
 use headroom_policies::quantity::Decimal;
 use headroom_policies::signal::Reading as Kind;
 use http::Uri;
@@ -71,8 +72,7 @@ pub(super) fn run(args: &CheckArgs) -> anyhow::Result<ExitCode> {
 
 fn report(spec: &AutoscalerSpec) -> Value {
     let policy = &spec.policy;
-    let metrics: Vec<String> =
-        policy.metrics.iter().map(|metric| format!("{} {}", metric.signal, Decimal(metric.target))).collect();
+    let metrics: Vec<String> = policy.metrics.iter().map(metric_words).collect();
     let warnings: Vec<String> = spec.warnings.iter().map(ToString::to_string).collect();
     json!({
         "autoscaler": spec.key.to_string(),
@@ -84,6 +84,14 @@ fn report(spec: &AutoscalerSpec) -> Value {
         "behavior": policy.effective_behavior(None),
         "warnings": warnings,
     })
+}
+
+fn metric_words(metric: &MetricPolicy) -> String {
+    let (signal, target) = (metric.signal, Decimal(metric.target));
+    match signal.reading() {
+        Kind::Quantile => format!("{signal}: {target} s at most, over the fleet"),
+        Kind::Gauge | Kind::Rate => format!("{signal}: {target} a replica"),
+    }
 }
 
 /// Reads each server once, all at the same time.
@@ -123,13 +131,17 @@ async fn try_server(client: &ScrapeClient, reader: &EngineReader, url: &Uri, sig
     let readings = Readings::new(&plan, &page, None, MOST_BEHIND_MILLIS);
     let (mut told, mut missing) = (serde_json::Map::new(), Vec::new());
     for signal in signals {
-        match (signal.reading(), plan.absence(*signal)) {
-            (Kind::Gauge, _) => match readings.gauge(*signal).number() {
-                Some(value) => drop(told.insert(signal.to_string(), json!(value))),
-                None => missing.push(signal.to_string()),
-            },
-            (_, Some(_)) => missing.push(signal.to_string()),
-            (_, None) => drop(told.insert(signal.to_string(), json!("there"))),
+        let known = match (signal.reading(), plan.absence(*signal)) {
+            (Kind::Gauge, _) => readings.gauge(*signal).number().map(Value::from),
+            (_, Some(_)) => None,
+            (_, None) => Some(json!("there")),
+        };
+        match known {
+            Some(value) => drop(told.insert(signal.to_string(), value)),
+            None => {
+                let why = plan.absence_words(&page, *signal).unwrap_or_else(|| "its value is not usable".to_owned());
+                missing.push(format!("{signal} ({why})"));
+            }
         }
     }
     let unrecognised = "no family of a known engine is in the page; set spec.engine.type";
@@ -148,7 +160,7 @@ async fn try_server(client: &ScrapeClient, reader: &EngineReader, url: &Uri, sig
 fn as_text(report: &Value) -> String {
     let text = |field: &str| report[field].as_str().unwrap_or_default().to_owned();
     let mut lines = vec![format!(
-        "{}: valid; {} replicas listed, {} to {}, actuation {}",
+        "{}: valid; replicas: {} listed, {} to {} wanted; actuation {}",
         text("autoscaler"),
         report["replicas"],
         report["minReplicas"],
@@ -156,7 +168,7 @@ fn as_text(report: &Value) -> String {
         text("actuation")
     )];
     for metric in report["metrics"].as_array().into_iter().flatten() {
-        lines.push(format!("  metric {} a replica", metric.as_str().unwrap_or_default()));
+        lines.push(format!("  metric {}", metric.as_str().unwrap_or_default()));
     }
     for warning in report["warnings"].as_array().into_iter().flatten() {
         lines.push(format!("  warning: {}", warning.as_str().unwrap_or_default()));

@@ -57,5 +57,6 @@ pub(super) async fn ask(
         return json.with_context(|| format!("{url} did not answer JSON; is it a Headroom?"));
     }
     let said = json.as_ref().and_then(|json| json.get("error")).and_then(Value::as_str);
-    bail!("{}", said.map_or_else(|| format!("{url} answered {status}: {text}"), str::to_owned))
+    let said = said.map_or_else(|| format!("{server} answered {status}; is it a Headroom?"), str::to_owned);
+    bail!("{said}")
 }

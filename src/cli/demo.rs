@@ -63,7 +63,7 @@ pub(super) struct DemoArgs {
     /// One JSON object a line, the last one the summary.
     #[arg(long)]
     json: bool,
-    /// Keep serving after the summary, until interrupted.
+    /// Keep serving what was decided after the summary, until interrupted.
     #[arg(long)]
     keep: bool,
 }
@@ -150,7 +150,7 @@ async fn demonstrate(args: &DemoArgs, speed: f64) -> anyhow::Result<()> {
         target.fleet().with(|fleet| Summary::of(&args.profile, fleet, scorer, requests, target.times_scaled()));
     shown.summary(&summary)?;
     if args.keep {
-        shown.say("Serving until interrupted.")?;
+        shown.say("\nNothing is decided any more. What was decided is served until interrupted.")?;
         tokio::signal::ctrl_c().await?;
     }
     stop.cancel();
@@ -285,17 +285,21 @@ impl Shown<'_> {
                 "externalMetricsUrl": self.addresses.external_metrics_url(),
             }))?);
         }
+        // As it can be typed, installed or not.
+        let program = std::env::args().next().unwrap_or_else(|| "headroom".to_owned());
         self.say(&format!(
             "A simulated fleet of {} ({}), scaled by Headroom at {:.0} times real time.\n\
              Targets a replica: {}; {} to {} replicas.\n\
-             The load is 39 minutes of recorded chat requests, thinned to a quiet start, a peak and a quiet end.\n\n\
-             While it runs, in another terminal:\n  curl '{}'\n  headroom explain {NAMESPACE}/{NAME} --server http://{}\n",
+             The load is {:.0} minutes of recorded chat requests, thinned to a quiet start, a peak and a quiet end.\n\
+             Times that it tells are the fleet's own: they begin now, and pass so much faster.\n\n\
+             While it runs, in another terminal:\n  curl '{}'\n  {program} explain {NAMESPACE}/{NAME} --server http://{}\n",
             self.args.profile.name,
             self.args.profile.title,
             self.speed,
             targets(&spec.policy),
             spec.policy.min_replicas,
             spec.policy.max_replicas,
+            self.args.duration.as_secs_f64() * self.speed / 60.0,
             self.addresses.external_metrics_url(),
             self.addresses.state,
         ))
@@ -347,7 +351,7 @@ impl Shown<'_> {
              {:<26}{:>12}{:>14}\n\
              {:<26}{:>12}{:>14}\n\
              {:<26}{:>12}{:>14}\n\n\
-             The size was changed {} times. The fixed fleet has the scaled one's mean size from the first minute to the last.",
+             The size was changed {} times. The fixed fleet has the scaled one's mean size, rounded, from the first minute to the last.",
             summary.requests,
             summary.minutes,
             slo.time_to_first_token,

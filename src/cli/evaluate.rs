@@ -6,15 +6,30 @@ use std::process::ExitCode;
 
 use anyhow::Context;
 use clap::Args;
-use headroom_policies::evaluate::{Case, evaluate};
+use headroom_policies::evaluate::{Case, KINDS, evaluate};
 use serde_json::Value;
 
 /// Answer cases of the arithmetic: reads `[{id, kind, input}]`, prints `[{id, desiredReplicas, limited, reason, ...}]`.
 #[derive(Debug, Args)]
+#[command(after_help = help())]
 pub(super) struct EvaluateArgs {
     /// A file, or - for standard input.
     #[arg(default_value = "-")]
     cases: PathBuf,
+}
+
+fn help() -> String {
+    format!(
+        "Kinds: {}.\n\n\
+         A case and its answer:\n  \
+         [{{\"id\": \"a\", \"kind\": \"external_average_value\", \"input\": {{\n    \
+         \"specReplicas\": 4, \"statusReplicas\": 4, \"readyPods\": 4, \"metricType\": \"External\", \
+         \"targetType\": \"AverageValue\",\n    \
+         \"targetMilli\": 10000, \"metricValuesMilli\": [120000], \"tolerance\": {{\"up\": 0.1, \"down\": 0.1}}}}}}]\n  \
+         [{{\"id\": \"a\", \"desiredReplicas\": 12, \"reportedAverageMilli\": 30000, ...}}]\n\n\
+         A field that is missing or does not fit its kind is named in the answer's `error`, and the exit code is 1.",
+        KINDS.join(", ")
+    )
 }
 
 pub(super) fn run(args: &EvaluateArgs) -> anyhow::Result<ExitCode> {

@@ -50,6 +50,9 @@ pub(super) struct KvArgs {
     output: Output,
 }
 
+/// Bytes; a cache is never smaller, so that a number without a unit was meant in another one.
+const LEAST_MEMORY: i64 = 1 << 20;
+
 /// A Kubernetes quantity; `34GiB` is taken for `34Gi`.
 fn memory(text: &str) -> Result<Quantity, String> {
     let text = text.trim();
@@ -203,6 +206,9 @@ fn as_text(bytes_per_token: u64, args: &KvArgs, fit: Option<Fit>) -> String {
     };
     let (tokens, conversations) = (fit.tokens, fit.conversations);
     let head = format!("{head}{tokens} tokens fit, which is {conversations} conversations of {context} tokens\n");
+    if conversations == 0 && args.memory.is_some_and(|memory| memory.to_milli().get() / 1000 < LEAST_MEMORY) {
+        return format!("{head}--memory is in bytes; write 34Gi for 34 GiB.\n");
+    }
     if conversations == 0 {
         return format!("{head}Not one conversation fits: use a smaller model, more memory, or --dtype fp8.\n");
     }

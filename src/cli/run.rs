@@ -20,7 +20,7 @@ use tracing::{info, warn};
 
 use crate::api::AutoscalerSpec;
 use crate::config::{Secrets, load};
-use crate::controller::{DecisionLog, Environment, Manager, StateDir, Store};
+use crate::controller::{DecisionLog, Ended, Environment, Manager, StateDir, Store};
 use crate::serve::{Health, StoreMetrics, router};
 use crate::telemetry::{LogFormat, OwnMetrics, ProcessState, init_logging};
 
@@ -134,7 +134,7 @@ async fn serve(
     health.set_ready(true);
     let reload = Reload { path: &args.config, process: &process, fingerprint, specs, refused: None };
     tokio::select! {
-        () = reload.watch(&mut manager) => {}
+        ended = reload.watch(&mut manager) => return Err(ended.into()),
         result = stopped() => result?,
     }
     info!("stopping");
@@ -150,10 +150,9 @@ async fn bind(address: SocketAddr) -> anyhow::Result<TcpListener> {
     TcpListener::bind(address).await.with_context(|| format!("cannot listen on {address}"))
 }
 
-/// Serves a router until `stop`, with the addresses of clients.
+/// Serves a router in the clear until `stop`.
 pub(super) async fn serve_http(listener: TcpListener, app: axum::Router, stop: CancellationToken) {
-    let service = app.into_make_service_with_connect_info::<SocketAddr>();
-    let served = axum::serve(listener, service).with_graceful_shutdown(stop.cancelled_owned()).await;
+    let served = headroom_adapter::serve::serve(listener, app, Transport::Plain, Limits::default(), stop).await;
     if let Err(error) = served {
         warn!(%error, "own metrics, health and state are no longer served");
     }
@@ -210,10 +209,14 @@ struct Reload<'a> {
 }
 
 impl Reload<'_> {
-    async fn watch(mut self, manager: &mut Manager) {
+    /// Until an autoscaler has ended by a fault.
+    async fn watch(mut self, manager: &mut Manager) -> Ended {
         let mut tick = tokio::time::interval(RELOAD_INTERVAL);
         loop {
             tick.tick().await;
+            if let Err(ended) = manager.check() {
+                return ended;
+            }
             self.look(manager);
         }
     }

@@ -2,13 +2,15 @@
 
 use std::collections::BTreeMap;
 use std::fmt;
+use std::fs::File;
 use std::hash::{DefaultHasher, Hash, Hasher};
-use std::io;
+use std::io::{self, Read};
 use std::path::{Path, PathBuf};
 
 use serde_json::Value;
 
-use crate::api::{AutoscalerSpec, FieldError, InferenceAutoscaler, KIND};
+use super::resource;
+use crate::api::{AutoscalerSpec, FieldError, KIND};
 
 /// A file larger than this is not a configuration.
 const MOST_BYTES: u64 = 16 << 20;
@@ -53,7 +55,9 @@ pub enum ConfigError {
         other: String,
     },
     /// Nothing to do.
-    #[error("there is no {KIND} in {0}")]
+    #[error(
+        "there is no {KIND} in {0}; of a folder its own .yaml, .yml and .json files are read, and each must hold one"
+    )]
     Empty(String),
 }
 
@@ -89,14 +93,21 @@ pub struct Loaded {
 /// # Errors
 /// Everything that is wrong with any of them.
 pub fn load(path: &Path) -> Result<Loaded, ConfigErrors> {
-    let files = read_files(path).map_err(|error| ConfigErrors(vec![error]))?;
+    let (mut errors, mut files, mut found) = (Vec::new(), Vec::new(), BTreeMap::new());
+    for file in files_of(path).map_err(|error| ConfigErrors(vec![error]))? {
+        match read(&file) {
+            Ok(text) => files.push((file.display().to_string(), text)),
+            Err(source) => errors.push(ConfigError::Read { path: file.display().to_string(), source }),
+        }
+    }
     let fingerprint = fingerprint(&files);
-    let (mut errors, mut found) = (Vec::new(), BTreeMap::new());
     for (file, text) in &files {
         match documents(file, text) {
+            // A file being written is empty for a moment: that must not stop what it is about.
+            Ok(documents) if documents.is_empty() => errors.push(ConfigError::Empty(file.clone())),
             Ok(documents) => {
                 for (index, document) in documents.into_iter().enumerate() {
-                    match autoscaler(file, index, document) {
+                    match autoscaler(file, index, &document) {
                         Ok(spec) => add(&mut found, &mut errors, file, spec),
                         Err(mistakes) => errors.extend(mistakes),
                     }
@@ -105,7 +116,7 @@ pub fn load(path: &Path) -> Result<Loaded, ConfigErrors> {
             Err(error) => errors.push(error),
         }
     }
-    if errors.is_empty() && found.is_empty() {
+    if errors.is_empty() && files.is_empty() {
         errors.push(ConfigError::Empty(path.display().to_string()));
     }
     if errors.is_empty() {
@@ -131,37 +142,34 @@ fn add(found: &mut Found, errors: &mut Vec<ConfigError>, file: &str, spec: Autos
     }
 }
 
-/// The files with their contents, in the order of their names.
-fn read_files(path: &Path) -> Result<Vec<(String, String)>, ConfigError> {
-    let failed = |path: &Path| {
-        let path = path.display().to_string();
-        move |source| ConfigError::Read { path, source }
-    };
-    let mut files: Vec<PathBuf> = Vec::new();
-    if path.is_dir() {
-        for entry in std::fs::read_dir(path).map_err(failed(path))? {
-            let file = entry.map_err(failed(path))?.path();
-            let name = file.file_name().map(|name| name.to_string_lossy().into_owned()).unwrap_or_default();
-            let wanted = file.extension().is_some_and(|own| ["yaml", "yml", "json"].iter().any(|known| own == *known));
-            // A mounted ConfigMap keeps its versions in hidden folders behind links.
-            if wanted && !name.starts_with('.') && file.is_file() {
-                files.push(file);
-            }
-        }
-        files.sort();
-    } else {
-        files.push(path.to_owned());
+/// The files to read, in the order of their names.
+fn files_of(path: &Path) -> Result<Vec<PathBuf>, ConfigError> {
+    if !path.is_dir() {
+        return Ok(vec![path.to_owned()]);
     }
-    let read = |file: PathBuf| {
-        let size = std::fs::metadata(&file).map_err(failed(&file))?.len();
-        if size > MOST_BYTES {
-            let error = io::Error::new(io::ErrorKind::FileTooLarge, "the file is too large to be a configuration");
-            return Err(failed(&file)(error));
+    let failed = |source| ConfigError::Read { path: path.display().to_string(), source };
+    let mut files: Vec<PathBuf> = Vec::new();
+    for entry in std::fs::read_dir(path).map_err(failed)? {
+        let file = entry.map_err(failed)?.path();
+        let name = file.file_name().map(|name| name.to_string_lossy().into_owned()).unwrap_or_default();
+        let wanted = file.extension().is_some_and(|own| ["yaml", "yml", "json"].iter().any(|known| own == *known));
+        // A mounted ConfigMap keeps its versions in hidden folders behind links.
+        if wanted && !name.starts_with('.') {
+            files.push(file);
         }
-        let text = std::fs::read_to_string(&file).map_err(failed(&file))?;
-        Ok((file.display().to_string(), text))
-    };
-    files.into_iter().map(read).collect()
+    }
+    files.sort();
+    Ok(files)
+}
+
+fn read(file: &Path) -> io::Result<String> {
+    let mut text = String::new();
+    // A pipe or device does not tell its size, or never ends.
+    File::open(file)?.take(MOST_BYTES + 1).read_to_string(&mut text)?;
+    if text.len() as u64 > MOST_BYTES {
+        return Err(io::Error::new(io::ErrorKind::FileTooLarge, "the file is too large to be a configuration"));
+    }
+    Ok(text)
 }
 
 /// The documents of a file that are not empty.
@@ -171,26 +179,22 @@ fn documents(file: &str, text: &str) -> Result<Vec<Value>, ConfigError> {
     Ok(documents.into_iter().filter(|document| !document.is_null()).collect())
 }
 
-fn autoscaler(file: &str, index: usize, document: Value) -> Result<AutoscalerSpec, Vec<ConfigError>> {
-    let object = name_of(&document, index);
+fn autoscaler(file: &str, index: usize, document: &Value) -> Result<AutoscalerSpec, Vec<ConfigError>> {
+    let object = name_of(document, index);
     let mistake = |error: FieldError| ConfigError::Field { path: file.to_owned(), object: object.clone(), error };
     if let Some(kind) = document.get("kind").and_then(Value::as_str)
         && kind != KIND
     {
         return Err(vec![mistake(FieldError::new("kind", format!("{kind:?} is not read here; only {KIND} is")))]);
     }
-    let resource: InferenceAutoscaler = serde_path_to_error::deserialize(document).map_err(|error| {
-        let field = error.path().to_string();
-        vec![mistake(FieldError::new(field, error.into_inner().to_string()))]
-    })?;
-    AutoscalerSpec::from_file(&resource).map_err(|errors| errors.into_iter().map(mistake).collect())
+    resource::autoscaler(document).map_err(|errors| errors.into_iter().map(mistake).collect())
 }
 
 /// `namespace/name`, as far as they can be told.
 fn name_of(document: &Value, index: usize) -> String {
     let text = |field: &str| document.get("metadata").and_then(|metadata| metadata.get(field)).and_then(Value::as_str);
     match text("name") {
-        Some(name) => format!("{}/{name}", text("namespace").unwrap_or("default")),
+        Some(name) => format!("{}/{name}", text("namespace").unwrap_or("default")).escape_debug().to_string(),
         None => format!("document {}", index + 1),
     }
 }

@@ -225,8 +225,12 @@ impl Autoscaler {
         // What is about to be published or done is on disk before it is.
         self.keep(history.persisted());
         self.report(&spec, &decision);
+        let published = decision.published.replicas();
         let record = DecisionRecord { policy, observation, history: before, decision };
         self.publish(&spec, record);
+        if let Some(count) = published {
+            self.target.published(count);
+        }
         if let Act::Scale { to, .. } = act
             && let Err(error) = self.target.scale(to)
         {
@@ -303,12 +307,17 @@ impl Autoscaler {
             let (current, desired) = (decision.current, decision.desired);
             info!(autoscaler = %spec.key, %current, %desired, %reason, "{message}");
         }
-        if decision.blind != last.is_some_and(|decision| decision.blind) {
-            if let Published::Error(error) = &decision.published {
-                warn!(autoscaler = %spec.key, "blind: {error}");
-            } else if !decision.blind {
-                info!(autoscaler = %spec.key, "its metrics are readable again");
-            }
+        let is_refused = |decision: &Decision| matches!(decision.published, Published::Error(_));
+        let (was_blind, was_refused) = last.map_or((false, false), |last| (last.blind, is_refused(last)));
+        if let Published::Error(error) = &decision.published
+            && !was_refused
+        {
+            warn!(autoscaler = %spec.key, "no count is published: {error}");
+        } else if decision.blind && !was_blind {
+            let (_, message) = decision.summary();
+            warn!(autoscaler = %spec.key, "none of its metrics can be read, so the count does not fall: {message}");
+        } else if was_blind && !decision.blind {
+            info!(autoscaler = %spec.key, "its metrics are readable again");
         }
     }
 

@@ -7,13 +7,13 @@ use headroom_adapter::clock::Clock;
 use headroom_adapter::scrape::{Credentials, CredentialsError, RateLimit, ScrapeSettings};
 use tokio::runtime::Handle;
 use tokio::sync::watch;
-use tokio::task::JoinSet;
+use tokio::task::{JoinError, JoinSet};
 use tokio_util::sync::CancellationToken;
 use tracing::{info, warn};
 
 use super::autoscaler::{Assignment, Autoscaler, Reading, StatesLog};
 use super::decision_log::DecisionLog;
-use super::state_dir::StateDir;
+use super::state_dir::{StateDir, Stored};
 use super::store::{Entry, Store};
 use super::target::{Listed, ScaleTarget};
 use crate::api::{AutoscalerSpec, Key};
@@ -53,6 +53,11 @@ pub enum StartError {
         source: CredentialsError,
     },
 }
+
+/// An autoscaler ended although nobody stopped it.
+#[derive(Debug, thiserror::Error)]
+#[error("an autoscaler ended by a fault of Headroom's own: {0}")]
+pub struct Ended(JoinError);
 
 /// Runs autoscalers.
 pub struct Manager {
@@ -106,9 +111,10 @@ impl Manager {
         }
         for (assignment, reading) in starting {
             let now = self.environment.clock.now();
-            let listed = Listed::new(assignment.spec.key.to_string(), &assignment.spec.endpoints, now);
-            let listed = Arc::new(listed);
-            self.start(assignment, reading, Arc::clone(&listed) as _, Some(listed));
+            let (spec, stored) = (&assignment.spec, self.stored(&assignment.spec.key));
+            let published = stored.history.last_published;
+            let listed = Arc::new(Listed::new(spec.key.to_string(), &spec.endpoints, now, published));
+            self.start(assignment, (reading, stored), Arc::clone(&listed) as _, Some(listed));
         }
         Ok(())
     }
@@ -120,7 +126,27 @@ impl Manager {
     pub fn run(&mut self, spec: AutoscalerSpec, target: Arc<dyn ScaleTarget>) -> Result<Arc<Entry>, StartError> {
         let assignment = self.assignment(spec)?;
         let reading = self.reading(&assignment)?;
-        Ok(self.start(assignment, reading, target, None))
+        let stored = self.stored(&assignment.spec.key);
+        Ok(self.start(assignment, (reading, stored), target, None))
+    }
+
+    /// What a process before this one left.
+    fn stored(&self, key: &Key) -> Stored {
+        self.environment.state.read(key).unwrap_or_else(|error| {
+            warn!(%error, "starting as after a loss: nothing falls below the present size for one window");
+            Stored::default()
+        })
+    }
+
+    /// Makes sure that no autoscaler has ended by a fault of ours: its last count would be served for ever.
+    ///
+    /// # Errors
+    /// One has.
+    pub fn check(&mut self) -> Result<(), Ended> {
+        while let Some(ended) = self.tasks.try_join_next() {
+            ended.map_err(Ended)?;
+        }
+        Ok(())
     }
 
     fn assignment(&self, spec: AutoscalerSpec) -> Result<Assignment, SecretError> {
@@ -173,15 +199,11 @@ impl Manager {
     fn start(
         &mut self,
         assignment: Assignment,
-        reading: Reading,
+        (reading, stored): (Reading, Stored),
         target: Arc<dyn ScaleTarget>,
         listed: Option<Arc<Listed>>,
     ) -> Arc<Entry> {
         let spec = Arc::clone(&assignment.spec);
-        let stored = self.environment.state.read(&spec.key).unwrap_or_else(|error| {
-            warn!(%error, "starting as after a loss: nothing falls below the present size for one window");
-            super::state_dir::Stored::default()
-        });
         let entry = Arc::new(Entry::new((*spec).clone(), Arc::clone(reading.fleet()), stored.by_hand.clone()));
         self.store.insert(spec.key.clone(), Arc::clone(&entry));
         let (sender, receiver) = watch::channel(assignment);

@@ -12,7 +12,7 @@ mod target;
 pub use autoscaler::Act;
 pub use decision_log::DecisionLog;
 pub use journal::{Journal, Kept, Summary};
-pub use manager::{Environment, Manager, StartError};
+pub use manager::{Ended, Environment, Manager, StartError};
 pub use override_by_hand::{HoldRequest, OverrideByHand};
 pub use state_dir::{StateDir, StateError, Stored};
 pub use store::{Entry, Standing, Store, TurnTotals};

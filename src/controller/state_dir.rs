@@ -6,6 +6,7 @@ use std::path::{Path, PathBuf};
 
 use headroom_policies::Persisted;
 use serde::{Deserialize, Serialize};
+use serde_json::Value;
 
 use super::override_by_hand::OverrideByHand;
 use crate::api::Key;
@@ -91,7 +92,13 @@ impl StateDir {
         let failed =
             |message: String| StateError::Read { object: key.to_string(), path: path.display().to_string(), message };
         match std::fs::read(&path) {
-            Ok(json) => serde_json::from_slice(&json).map_err(|error| failed(error.to_string())),
+            Ok(json) => match serde_json::from_slice(&json) {
+                Ok(stored @ Value::Object(_)) => {
+                    serde_json::from_value(stored).map_err(|error| failed(error.to_string()))
+                }
+                Ok(_) => Err(failed("it is no JSON object".to_owned())),
+                Err(error) => Err(failed(error.to_string())),
+            },
             Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(Stored::default()),
             Err(error) => Err(failed(error.to_string())),
         }

@@ -30,9 +30,15 @@ pub trait ScaleTarget: Send + Sync + 'static {
     /// # Errors
     /// It was not set.
     fn scale(&self, to: Replicas) -> Result<(), ScaleError>;
+    /// A count was published for others to follow.
+    fn published(&self, _count: Replicas) {}
 }
 
-/// Replicas listed in a file: as many as there are endpoints, taken for Ready since they were listed.
+/// Replicas listed in a file, taken for Ready since they were listed.
+///
+/// What follows the published count cannot be seen from here, so the size is that count, until the list gets longer
+/// or shorter: then it is the list's length. Were it always the list's, a count above it would be bound by no
+/// scale-down rule.
 #[derive(Debug)]
 pub struct Listed {
     name: String,
@@ -43,13 +49,18 @@ pub struct Listed {
 struct ListedState {
     replicas: Vec<ReplicaSpec>,
     revision: u64,
+    /// The count last published for a list of this length.
+    followed: Option<Replicas>,
 }
 
 impl Listed {
     /// The endpoints of an autoscaler, listed at this time.
-    pub fn new(name: String, endpoints: &[Endpoint], now: Timestamp) -> Self {
-        let replicas = endpoints.iter().map(|endpoint| replica(endpoint, now)).collect();
-        Self { name, state: Mutex::new(ListedState { replicas, revision: 0 }) }
+    /// `published` is the count that a process before this one published last.
+    pub fn new(name: String, endpoints: &[Endpoint], now: Timestamp, published: Option<Replicas>) -> Self {
+        let replicas: Vec<ReplicaSpec> = endpoints.iter().map(|endpoint| replica(endpoint, now)).collect();
+        // The list may have got longer since then.
+        let followed = published.map(|published| published.max(Replicas::count_of(replicas.len())));
+        Self { name, state: Mutex::new(ListedState { replicas, revision: 0, followed }) }
     }
 
     /// Lists these from now on; those that were listed before keep their time.
@@ -64,6 +75,9 @@ impl Listed {
         };
         let replicas: Vec<ReplicaSpec> = endpoints.iter().map(listed).collect();
         if replicas != state.replicas {
+            if replicas.len() != state.replicas.len() {
+                state.followed = None;
+            }
             state.replicas = replicas;
             state.revision += 1;
         }
@@ -84,7 +98,7 @@ fn replica(endpoint: &Endpoint, since: Timestamp) -> ReplicaSpec {
 impl ScaleTarget for Listed {
     fn size(&self) -> Replicas {
         let state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
-        Replicas::count_of(state.replicas.len())
+        state.followed.unwrap_or_else(|| Replicas::count_of(state.replicas.len()))
     }
 
     fn revision(&self) -> u64 {
@@ -97,5 +111,9 @@ impl ScaleTarget for Listed {
 
     fn scale(&self, _to: Replicas) -> Result<(), ScaleError> {
         Err(ScaleError::NotScalable(self.name.clone()))
+    }
+
+    fn published(&self, count: Replicas) {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner).followed = Some(count);
     }
 }

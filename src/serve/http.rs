@@ -44,7 +44,9 @@ const INDEX: &str = "Headroom\n\n\
     /api/v1/autoscalers                                 every autoscaler\n\
     /api/v1/autoscalers/NAMESPACE/NAME                  one, with its decision and its targets\n\
     /api/v1/autoscalers/NAMESPACE/NAME/decisions        its decisions of the last day (?since= ?until= ?limit=)\n\
-    /api/v1/autoscalers/NAMESPACE/NAME/decisions?at=T   the one in force at a time, whole\n";
+    /api/v1/autoscalers/NAMESPACE/NAME/decisions?at=T   the one in force at a time, whole\n\
+    /api/v1/autoscalers/NAMESPACE/NAME/decisions/ID     one of them, whole\n\
+    /api/v1/autoscalers/NAMESPACE/NAME/hold             PUT {\"replicas\", \"until\", \"reason\"} and DELETE, from loopback\n";
 
 /// The routes.
 pub fn router(store: Arc<Store>, clock: Clock, metrics: Arc<OwnMetrics>, health: Arc<Health>) -> Router {

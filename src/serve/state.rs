@@ -2,9 +2,10 @@
 
 use axum::Json;
 use axum::Router;
-use axum::extract::{Path, Query, State};
+use axum::extract::rejection::{JsonRejection, QueryRejection};
+use axum::extract::{OriginalUri, Path, Query, State};
 use axum::http::header::ORIGIN;
-use axum::http::{HeaderMap, StatusCode};
+use axum::http::{HeaderMap, Method, StatusCode};
 use axum::response::{IntoResponse, Response};
 use axum::routing::{get, put};
 use headroom_policies::observation::Hold;
@@ -19,6 +20,9 @@ use crate::controller::{Entry, HoldRequest};
 /// Decisions listed where no limit is given.
 const DECISIONS_LISTED: usize = 100;
 
+/// A reason is shown wherever the count is.
+const MOST_REASON_BYTES: usize = 1024;
+
 pub(super) fn routes() -> Router<Shared> {
     Router::new()
         .route("/autoscalers", get(list))
@@ -26,6 +30,12 @@ pub(super) fn routes() -> Router<Shared> {
         .route("/autoscalers/{namespace}/{name}/decisions", get(decisions))
         .route("/autoscalers/{namespace}/{name}/decisions/{id}", get(decision))
         .route("/autoscalers/{namespace}/{name}/hold", put(hold).delete(resume))
+        .method_not_allowed_fallback(|method: Method, uri: OriginalUri| async move {
+            Failure(StatusCode::METHOD_NOT_ALLOWED, format!("{} does not take {method}", uri.path()))
+        })
+        .fallback(|uri: OriginalUri| async move {
+            Failure(StatusCode::NOT_FOUND, format!("there is no {}; / lists what there is", uri.path()))
+        })
 }
 
 /// An error as JSON: `{"error": "..."}`.
@@ -133,8 +143,9 @@ fn time(name: &str, text: Option<&str>) -> Result<Option<Timestamp>, Failure> {
 async fn decisions(
     State(shared): State<Shared>,
     Path((namespace, name)): Path<(String, String)>,
-    Query(query): Query<DecisionQuery>,
+    query: Result<Query<DecisionQuery>, QueryRejection>,
 ) -> Result<Json<Value>, Failure> {
+    let Query(query) = query.map_err(|error| Failure(StatusCode::BAD_REQUEST, error.body_text()))?;
     let entry = find(&shared, &namespace, &name)?;
     let journal = entry.journal();
     if let Some(at) = time("at", query.at.as_deref())? {
@@ -160,9 +171,11 @@ async fn decisions(
 
 async fn decision(
     State(shared): State<Shared>,
-    Path((namespace, name, id)): Path<(String, String, u64)>,
+    Path((namespace, name, id)): Path<(String, String, String)>,
 ) -> Result<Json<Value>, Failure> {
     let entry = find(&shared, &namespace, &name)?;
+    let id: u64 =
+        id.parse().map_err(|_| Failure(StatusCode::BAD_REQUEST, format!("{id:?} is not the number of a decision")))?;
     match entry.journal().get(id) {
         Some((summary, record)) => Ok(Json(json!({ "summary": summary, "record": record }))),
         None => Err(Failure(StatusCode::NOT_FOUND, format!("no decision {id} of {namespace}/{name} is kept"))),
@@ -183,9 +196,16 @@ async fn hold(
     client: Client,
     headers: HeaderMap,
     Path((namespace, name)): Path<(String, String)>,
-    Json(request): Json<HoldRequest>,
+    request: Result<Json<Value>, JsonRejection>,
 ) -> Result<Json<Value>, Failure> {
     check_local(&client, &headers)?;
+    let Json(request) = request.map_err(|error| Failure(error.status(), error.body_text()))?;
+    // A list would be taken for the fields, one by one.
+    let request: HoldRequest = match request {
+        Value::Object(_) => serde_json::from_value(request)
+            .map_err(|error| Failure(StatusCode::BAD_REQUEST, format!("the body is no hold: {error}")))?,
+        other => return Err(Failure(StatusCode::BAD_REQUEST, format!("the body must be a JSON object, not {other}"))),
+    };
     let entry = find(&shared, &namespace, &name)?;
     let spec = entry.spec.load();
     let bad = |message: String| Failure(StatusCode::BAD_REQUEST, message);
@@ -197,10 +217,19 @@ async fn hold(
         )
     })?;
     if replicas < Replicas::ZERO || replicas > spec.policy.max_replicas {
-        return Err(bad(format!("{replicas} replicas are not from 0 to maxReplicas, {}", spec.policy.max_replicas)));
+        return Err(bad(format!(
+            "{namespace}/{name} cannot be held at {replicas}: write from 0 to its maxReplicas, {}",
+            spec.policy.max_replicas
+        )));
     }
     if let Some(until) = request.until.filter(|until| *until <= shared.clock.now()) {
-        return Err(bad(format!("{until} has passed")));
+        let now = shared.clock.now();
+        return Err(bad(format!(
+            "{namespace}/{name} cannot be held until {until}: it is {now} here; write a later time"
+        )));
+    }
+    if request.reason.as_ref().is_some_and(|reason| reason.len() > MOST_REASON_BYTES) {
+        return Err(bad(format!("the reason is longer than {MOST_REASON_BYTES} bytes; write a shorter one")));
     }
     let mut by_hand = entry.by_hand();
     let hold = Hold { replicas, until: request.until, reason: request.reason };

@@ -20,7 +20,10 @@ pub enum LogFormat {
 /// The filter cannot be understood, or logging was set up already.
 pub fn init_logging(format: LogFormat, filter: &str) -> anyhow::Result<()> {
     let filter = EnvFilter::try_new(filter)?;
-    let builder = tracing_subscriber::fmt().with_env_filter(filter).with_writer(std::io::stderr);
+    // A log that cannot be written must not end what it is about: the subscriber would say so on the same stream, and
+    // panic.
+    let builder =
+        tracing_subscriber::fmt().with_env_filter(filter).with_writer(std::io::stderr).log_internal_errors(false);
     let result = match format {
         LogFormat::Text => builder.with_ansi(std::io::stderr().is_terminal()).with_target(false).try_init(),
         LogFormat::Json => builder.json().flatten_event(true).try_init(),

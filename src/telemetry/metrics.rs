@@ -233,8 +233,8 @@ fn encode_decisions(encoder: &mut DescriptorEncoder<'_>, rows: &[Row]) -> fmt::R
     write("headroom_held", "1 while paused or held by hand", |row| Some(f64::from(u8::from(row.held))))?;
     for signal in Signal::ALL.into_iter().filter(|signal| signal.class() != SignalClass::Latency) {
         let name = signal.external_metric();
-        let mut family =
-            gauge(encoder, name, "The signal over the fleet as counted for a rise; absent while it cannot be told")?;
+        let help = format!("{signal}, added up over the fleet as counted for a rise; absent while it cannot be told");
+        let mut family = gauge(encoder, name, &help)?;
         for row in rows {
             if let Some((_, value)) = row.signals.iter().find(|(own, _)| *own == name) {
                 family.gauge(&row.labels(), *value)?;

@@ -9,9 +9,14 @@ fn fixture(name: &str) -> String {
     format!("{}/metrics-adapter/tests/fixtures/{name}", env!("CARGO_MANIFEST_DIR"))
 }
 
+/// What is told of a page in which something was found.
 fn read(source: &str, more: &[&str]) -> Value {
+    told(source, more, 0)
+}
+
+fn told(source: &str, more: &[&str], code: i32) -> Value {
     let answer = output(&[&["signals", source, "--output", "json"], more].concat());
-    assert!(answer.status.success(), "{}", stderr(&answer));
+    assert_eq!(answer.status.code(), Some(code), "{}", stderr(&answer));
     serde_json::from_str(&stdout(&answer)).unwrap()
 }
 
@@ -45,8 +50,11 @@ fn what_is_unknown_says_why() {
     let broken = read(&fixture("malformed/14-histogram-broken.prom"), &[]);
     assert!(broken["signals"]["TimeToFirstToken"]["reason"].as_str().unwrap().contains("contradicts itself"));
     assert!(broken["hint"].as_str().unwrap().contains("--disable-log-stats"));
-    let other = read(&fixture("vllm-v1-0.33.0.prom"), &["--model", "elsewhere"]);
+    let other = told(&fixture("vllm-v1-0.33.0.prom"), &["--model", "elsewhere"], 1);
     assert!(other["signals"]["WaitingRequests"]["reason"].as_str().unwrap().contains("there are"), "{other}");
+    assert!(other["hint"].is_null(), "{other}");
+    let renamed = output_with_input(&["signals", "-"], b"vllm:num_requests_queued 3\nvllm:num_requests_running 1\n");
+    assert!(stdout(&renamed).contains("vllm:num_requests_queued"), "{}", stdout(&renamed));
     let tgi = read(&fixture("tgi-3.3.7.prom"), &[]);
     assert_eq!(tgi["signals"]["KVCacheUtilization"]["state"], "unknown");
     assert_eq!(tgi["signals"]["KVCacheUtilization"]["exported"], false);

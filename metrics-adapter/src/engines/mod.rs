@@ -5,6 +5,7 @@
 //! occupancy is the largest rank's, label sets that repeat the same fact (tensor-parallel ranks, processes) count
 //! once, and of several names of one thing only the first that is there is read.
 
+mod absence;
 mod custom;
 mod dynamo;
 mod llama_cpp;

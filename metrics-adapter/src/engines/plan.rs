@@ -260,7 +260,10 @@ impl Plan {
 
     /// What to check where even the counts of requests have no source.
     pub fn absence_hint(&self) -> Option<&'static str> {
-        self.waiting.absence().and_then(|_| self.running.absence())?;
+        let absent = |absence| matches!(absence, Some(Absence::Families(_)));
+        if !absent(self.waiting.absence()) || !absent(self.running.absence()) {
+            return None;
+        }
         self.engine.map(Engine::absence_hint)
     }
 }

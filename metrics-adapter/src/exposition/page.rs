@@ -71,6 +71,8 @@ pub struct Page {
     present: Vec<bool>,
     /// By slot, milliseconds since 1970; empty where no sample has a timestamp.
     timestamps: Vec<Option<i64>>,
+    /// Series of the pages before it are not in this one: their lines are gone, or were cut off.
+    pub lacks_series: bool,
     /// What was read, in lines.
     pub lines: LineCounts,
     /// The sample names of the page, where everything was looked at.
@@ -160,14 +162,16 @@ impl PageReader {
         self.scanner.finish(names, &mut self.builder, |name| !is_cumulative(names.name(name)))?;
         let mut lines = std::mem::take(&mut self.scanner.counts);
         lines.duplicates = self.builder.duplicates;
-        self.incomplete_pages = if self.builder.is_missing_a_line() { self.incomplete_pages + 1 } else { 0 };
+        let lacks_series = self.learnt && self.builder.is_missing_a_line();
+        self.incomplete_pages = if lacks_series { self.incomplete_pages + 1 } else { 0 };
         // The layout a reader starts with is a guess; and what stays away is no longer waited for.
         let forget = !self.learnt || self.incomplete_pages >= PAGES_UNTIL_FORGOTTEN;
         if forget {
             self.incomplete_pages = 0;
         }
         self.learnt = true;
-        Ok(self.builder.finish(&self.layouts, lines, forget))
+        let page = self.builder.finish(&self.layouts, lines, forget);
+        Ok(Page { lacks_series: lacks_series && !forget, ..page })
     }
 
     /// Reads a whole body at once.
@@ -294,6 +298,7 @@ impl Builder {
             values: std::mem::take(&mut self.values),
             present: std::mem::take(&mut self.present),
             timestamps: std::mem::take(&mut self.timestamps),
+            lacks_series: false,
             lines,
             names: std::mem::take(&mut self.names),
         }

@@ -16,8 +16,6 @@ use crate::scrape::{Scraped, Target, TargetState};
 /// A heartbeat must stand still for so many pages, and for so long, before busy gauges are not believed.
 const STILL_PAGES: u32 = 3;
 const STILL_TIME: Duration = Duration::from_secs(15);
-/// Similar names shown for a family that is absent.
-const NEAR_MATCHES: usize = 3;
 
 /// One model server of a replica.
 #[derive(Debug)]
@@ -196,35 +194,18 @@ impl EngineState {
 
 /// The first metric of the policy whose families are not there, or not of the model that was asked for.
 fn absent(plan: &Plan, page: &Page, settings: &FleetSettings) -> Option<(TargetState, String)> {
-    let Some(engine) = plan.engine else {
+    if plan.engine.is_none() {
         let message =
             "no family of a known engine is in the page; set engine.type, or engine.custom for another server";
         return Some((TargetState::AbsentFamily, message.to_owned()));
-    };
-    settings.metrics.iter().find_map(|metric| match plan.absence(metric.signal)? {
-        Absence::Families(names) => {
-            let similar = near_matches(page, &names);
-            let hint = plan.absence_hint().map_or_else(String::new, |hint| format!("; {hint}"));
-            let message =
-                format!("{} needs {}, which is not in the page{similar}{hint}", metric.signal, names.join(" or "));
-            Some((TargetState::AbsentFamily, message))
-        }
-        Absence::Models(models) => {
-            let message = format!("the families of {} are there, but only for {}", metric.signal, models.join(", "));
-            Some((TargetState::NoMatch, message))
-        }
-        Absence::NotExported => {
-            let message = format!("{engine} does not export {}", metric.signal);
-            Some((TargetState::AbsentFamily, message))
-        }
+    }
+    settings.metrics.iter().find_map(|metric| {
+        let state = match plan.absence(metric.signal)? {
+            Absence::Families(_) | Absence::NotExported => TargetState::AbsentFamily,
+            Absence::Models(_) => TargetState::NoMatch,
+        };
+        let words = plan.absence_words(page, metric.signal)?;
+        let hint = plan.absence_hint().map_or_else(String::new, |hint| format!("; {hint}"));
+        Some((state, format!("{}: {words}{hint}", metric.signal)))
     })
-}
-
-fn near_matches(page: &Page, wanted: &[Box<str>]) -> String {
-    let Some(name) = wanted.first() else { return String::new() };
-    let mut similar: Vec<(f64, &str)> =
-        page.names.iter().map(|own| (strsim::normalized_damerau_levenshtein(name, own), &**own)).collect();
-    similar.sort_by(|a, b| b.0.total_cmp(&a.0));
-    let names: Vec<&str> = similar.iter().take(NEAR_MATCHES).map(|(_, name)| *name).collect();
-    if names.is_empty() { String::new() } else { format!(" (similar: {})", names.join(", ")) }
 }

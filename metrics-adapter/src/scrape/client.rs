@@ -6,10 +6,10 @@ use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
 use bytes::Bytes;
-use http::header::{ACCEPT, AUTHORIZATION, CONTENT_ENCODING, CONTENT_TYPE, LOCATION, SERVER};
+use http::header::{ACCEPT, AUTHORIZATION, CONTENT_ENCODING, CONTENT_TYPE, LOCATION, SERVER, TRANSFER_ENCODING};
 use http::{HeaderMap, HeaderValue, Request, Response, StatusCode, Uri};
 use http_body_util::{BodyExt, Empty, Limited};
-use hyper::body::Incoming;
+use hyper::body::{Body, Incoming};
 use hyper_rustls::HttpsConnector;
 use hyper_util::client::legacy::Client;
 use hyper_util::client::legacy::connect::HttpConnector;
@@ -113,15 +113,33 @@ impl ScrapeClient {
         let request = request
             .body(Empty::new())
             .map_err(|error| ScrapeFailure::new(TargetState::HttpError, format!("cannot ask for {url}: {error}")))?;
-        let response = self.client.request(request).await.map_err(|error| connection_failure(&error))?;
+        let response =
+            self.client.request(request).await.map_err(|error| {
+                if error.is_connect() { connection_failure(&error) } else { answer_failure(&error) }
+            })?;
         if response.status() != StatusCode::OK {
             return Err(status_failure(response).await);
         }
         let format = exposition_format(response.headers())?;
         let gzip = is_gzip(response.headers())?;
+        let tells_its_end =
+            response.headers().contains_key(TRANSFER_ENCODING) || response.body().size_hint().exact().is_some();
         reader.begin(format, limits, scrutiny);
-        read_body(response.into_body(), gzip, reader).await
+        let page = read_body(response.into_body(), gzip, reader).await?;
+        if !tells_its_end && !gzip && (page.lines.partial || page.lacks_series) {
+            return Err(cut_off(&page));
+        }
+        Ok(page)
     }
+}
+
+/// The state for a body that ended with its connection, and not where it should.
+fn cut_off(page: &Page) -> ScrapeFailure {
+    let what = if page.lines.partial { "in the middle of a line" } else { "without series that were there before" };
+    let message = format!(
+        "the body ended with the connection {what}, and no Content-Length says that it was whole, so none of it counts"
+    );
+    ScrapeFailure::new(TargetState::Malformed, message)
 }
 
 fn tls_config(settings: &ScrapeSettings) -> Result<rustls::ClientConfig, CredentialsError> {
@@ -185,7 +203,18 @@ fn is_gzip(headers: &HeaderMap) -> Result<bool, ScrapeFailure> {
     }
 }
 
-/// The state for a request that got no response.
+/// The state for a connection on which no answer came.
+fn answer_failure(error: &(dyn Error + 'static)) -> ScrapeFailure {
+    let chain = causes(error);
+    let state = if chain.iter().any(|cause| cause.downcast_ref::<rustls::Error>().is_some()) {
+        TargetState::TlsError
+    } else {
+        TargetState::HttpError
+    };
+    ScrapeFailure::new(state, format!("connected, but there was no HTTP answer: {}", text_of(&chain)))
+}
+
+/// The state for a request that got no connection.
 fn connection_failure(error: &(dyn Error + 'static)) -> ScrapeFailure {
     let chain = causes(error);
     if chain.iter().any(|cause| cause.downcast_ref::<rustls::Error>().is_some()) {

@@ -38,19 +38,23 @@ pub struct Limits {
     pub connections: usize,
     /// The time a TLS handshake may take.
     pub handshake: Duration,
-    /// The time from the end of the handshake, or of the last HTTP/1.1 request, to the end of the next one's head:
-    /// so also how long such a connection may be idle.
+    /// The time from the end of the handshake to the end of the first request's head.
+    pub first_request: Duration,
+    /// The time from the end of the last HTTP/1.1 request to the end of the next one's head: so also how long such a
+    /// connection may be idle.
     pub request_head: Duration,
     /// The time that requests under way have to finish at shutdown.
     pub grace: Duration,
 }
 
 impl Default for Limits {
-    /// 1,000 connections, 10 s for a handshake, 30 s for a request's head (two passes of the HPA), 20 s at shutdown.
+    /// 1,000 connections, 10 s for a handshake and for the first request, 30 s for a later one's head (two passes of
+    /// the HPA), 20 s at shutdown.
     fn default() -> Self {
         Self {
             connections: 1000,
             handshake: Duration::from_secs(10),
+            first_request: Duration::from_secs(10),
             request_head: Duration::from_secs(30),
             grace: Duration::from_secs(20),
         }
@@ -75,13 +79,13 @@ pub async fn serve(
     };
     let mut server = Server::<SocketAddr>::from_listener(listener)
         .handle(handle.clone())
-        .first_request_timeout(limits.request_head)
+        .first_request_timeout(limits.first_request)
         // A client that fails is the client's concern; a port scan must not fill the log.
         .accept_error_handler(|client, error| tracing::debug!(?client, %error, "cannot accept a connection"));
     server.http_builder().http1().header_read_timeout(limits.request_head).max_buf_size(MAX_HEAD);
     server.http_builder().http2().keep_alive_interval(PING_INTERVAL).keep_alive_timeout(PING_TIMEOUT);
 
-    let service = router.into_make_service();
+    let service = router.into_make_service_with_connect_info::<SocketAddr>();
     let served = async {
         match transport {
             Transport::Plain => server.acceptor(admission).serve(service).await,

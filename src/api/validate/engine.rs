@@ -1,5 +1,6 @@
 //! What is read, where and how: engine, endpoints, timing, Secrets.
 
+use std::collections::HashSet;
 use std::time::Duration;
 
 use headroom_adapter::engines::{CustomMetric, Engine, EngineSettings};
@@ -72,14 +73,15 @@ impl Check {
         }
         let own_ports = spec.engine.ports.as_deref();
         let ports = own_ports.and_then(|written| self.take(ports(written, "spec.engine.ports")));
-        let mut endpoints: Vec<Endpoint> = Vec::new();
+        let (mut endpoints, mut listed) = (Vec::new(), HashSet::new());
         for (index, text) in written.iter().enumerate() {
             let field = format!("spec.endpoints[{index}]");
             let urls = self.take(urls_of(text, &field, &spec.engine, engine, ports.as_deref()))?;
-            if endpoints.iter().any(|own| own.urls.iter().any(|url| urls.contains(url))) {
+            if urls.iter().any(|url| listed.contains(url)) {
                 self.error(field, format!("{text} is listed twice"));
                 continue;
             }
+            listed.extend(urls.iter().cloned());
             endpoints.push(Endpoint { name: text.as_str().into(), urls });
         }
         Some(endpoints)

@@ -30,9 +30,11 @@ const QUANTILE: f64 = 0.95;
 /// Show what is read from one metrics page: the engine recognised, each signal's value and unit, or why it is unknown.
 #[derive(Debug, Args)]
 pub(super) struct SignalsArgs {
-    /// A URL such as `http://10.0.0.7:8000/metrics`, a file, or - for standard input.
+    /// A URL such as `http://10.0.0.7:8000/metrics`, a file, or - for standard input. Exits with 1 where no signal is
+    /// found.
     source: String,
-    /// The engine, where it is not recognised.
+    /// The engine, where it is not recognised: vLLM, SGLang, TGI, Triton, `TensorRTLLM`, `LlamaCpp`, `LMDeploy`,
+    /// `RayServe`, Dynamo or NIM.
     #[arg(long, value_parser = engine)]
     engine: Option<Engine>,
     /// Only series of this model.
@@ -85,7 +87,9 @@ pub(super) fn run(args: &SignalsArgs) -> anyhow::Result<ExitCode> {
         Output::Json => say_json(&answer)?,
         Output::Text => say(&text::page(&answer))?,
     }
-    Ok(ExitCode::SUCCESS)
+    // As grep: what was looked for is not there.
+    let nothing = Signal::ALL.iter().all(|signal| plan.absence(*signal).is_some());
+    Ok(if nothing { ExitCode::FAILURE } else { ExitCode::SUCCESS })
 }
 
 async fn scrape(args: &SignalsArgs, reader: EngineReader) -> anyhow::Result<Pages> {
@@ -128,7 +132,12 @@ fn read(source: &str, reader: EngineReader) -> anyhow::Result<Pages> {
     if source == "-" {
         io::stdin().read_to_end(&mut body).context("cannot read standard input")?;
     } else {
-        body = std::fs::read(source).with_context(|| format!("cannot read {source}"))?;
+        let url = if source.contains(':') {
+            format!("; a server is named by its URL, http://{source}")
+        } else {
+            String::new()
+        };
+        body = std::fs::read(source).with_context(|| format!("cannot read the file {source}{url}"))?;
     }
     // A file does not say what it is; only OpenMetrics has an end.
     let has_end = body.split(|byte| *byte == b'\n').any(|line| line.trim_ascii() == b"# EOF");
@@ -156,7 +165,7 @@ fn answer(pages: &Pages, plan: &Plan, interval: Option<Duration>) -> Value {
         if shown["state"] == "unknown"
             && let Some(absence) = plan.absence(signal)
         {
-            shown["reason"] = json!(absence_words(plan, &absence));
+            shown["reason"] = json!(plan.absence_words(page, signal));
             if absence == Absence::NotExported {
                 shown["exported"] = json!(false);
             }
@@ -274,16 +283,5 @@ fn words(reason: UnknownReason) -> String {
         }
         UnknownReason::CounterReset => "the counter began again between the two pages".into(),
         other => format!("{other:?}"),
-    }
-}
-
-fn absence_words(plan: &Plan, absence: &Absence) -> String {
-    match absence {
-        Absence::Families(names) => format!("{} is not in the page", names.join(" or ")),
-        Absence::Models(models) => format!("no series is of that model; there are {}", models.join(", ")),
-        Absence::NotExported => {
-            let name = plan.engine.map_or("no engine was recognised, so it", Engine::name);
-            format!("{name} does not export it")
-        }
     }
 }
