@@ -18,7 +18,7 @@ test:
 # Against a real etcd, API server, HPA and scheduler on loopback.
 e2e: cluster
 	$(CARGO) build --locked --bin headroom
-	$(CARGO) test --locked --package headroom-cluster
+	$(CARGO) test --locked --package headroom-cluster -- --nocapture
 
 # Builds the programs of the control plane from their Go modules: 15 minutes on two cores the first time.
 cluster:

@@ -82,10 +82,9 @@ impl Cluster {
     fn start_api_server(&mut self, ports: Ports) -> Result<(), ClusterError> {
         let serving_names = ["kubernetes.default.svc"];
         let serving = self.identity("apiserver", "kube-apiserver", None, &serving_names)?;
-        let front_proxy = self.front_proxy_authority.sign(
-            "front-proxy-client",
-            Subject { name: "front-proxy-client", group: None, serves: &[] },
-        )?;
+        let front_proxy = self
+            .front_proxy_authority
+            .sign("front-proxy-client", Subject { name: "front-proxy-client", group: None, serves: &[] })?;
         let token_keys = certificates::token_keys(&self.folder)?;
         let files = ApiServerFiles {
             serving: &serving,
@@ -144,11 +143,7 @@ impl Cluster {
     }
 
     /// Looks until it succeeds, as long as every program runs.
-    fn wait(
-        &mut self,
-        what: &str,
-        look: impl Fn(&Self) -> Result<(), ClusterError>,
-    ) -> Result<(), ClusterError> {
+    fn wait(&mut self, what: &str, look: impl Fn(&Self) -> Result<(), ClusterError>) -> Result<(), ClusterError> {
         wait_while_it_may_come(what, START_PATIENCE, || {
             self.check().map_err(Setback::Never)?;
             look(self).map_err(|error| Setback::NotYet(error.to_string()))
@@ -171,13 +166,7 @@ impl Cluster {
     }
 
     /// A certificate of the cluster's authority.
-    fn identity(
-        &self,
-        file: &str,
-        name: &str,
-        group: Option<&str>,
-        serves: &[&str],
-    ) -> Result<Identity, ClusterError> {
+    fn identity(&self, file: &str, name: &str, group: Option<&str>, serves: &[&str]) -> Result<Identity, ClusterError> {
         self.authority.sign(file, Subject { name, group, serves })
     }
 

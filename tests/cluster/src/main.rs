@@ -43,6 +43,10 @@ fn up(folder: &Path, hpa_period: String) -> anyhow::Result<()> {
         let message = format!("a cluster runs in {} already; end it with `make cluster-down`", folder.display());
         return Err(ClusterError::State(message).into());
     }
+    // One that never came up leaves its files.
+    if folder.exists() {
+        fs::remove_dir_all(folder).with_context(|| format!("cannot remove {}", folder.display()))?;
+    }
     fs::create_dir_all(folder).with_context(|| format!("cannot make {}", folder.display()))?;
     let folder = folder.canonicalize()?;
     let cluster = Cluster::start(&folder, &Settings { hpa_period })?;

@@ -140,10 +140,11 @@ fn follower(command: &mut Command, kubeconfig: &Path, port: u16) {
 }
 
 pub(crate) fn kwok(command: &mut Command, kubeconfig: &Path, stages: &Path) {
-    command
-        .arg(flag("kubeconfig", kubeconfig.display()))
-        .arg(flag("config", stages.display()))
-        .args(["--manage-all-nodes=true", "--node-lease-duration-seconds=40", "--cidr=127.90.0.0/24"]);
+    command.arg(flag("kubeconfig", kubeconfig.display())).arg(flag("config", stages.display())).args([
+        "--manage-all-nodes=true",
+        "--node-lease-duration-seconds=40",
+        "--cidr=127.90.0.0/24",
+    ]);
 }
 
 fn flag(name: &str, value: impl std::fmt::Display) -> String {

@@ -1,4 +1,4 @@
-//! A real HorizontalPodAutoscaler asks a real API server, which asks `headroom run`, and moves a Deployment.
+//! A real HPA asks a real API server, which asks `headroom run`, and moves a Deployment.
 
 #![allow(clippy::unwrap_used)]
 
@@ -12,8 +12,6 @@ use serde_json::Value;
 use support::{ModelServer, headroom_program};
 
 const PATIENCE: Duration = Duration::from_secs(90);
-/// Longer than the queue is averaged over (the default window of WaitingRequests).
-const WINDOW: Duration = Duration::from_secs(11);
 /// In the range of services; the API server connects to it as it would to a Service of a cluster.
 const SERVICE_ADDRESS: &str = "127.96.40.1";
 const SERVICE_NAME: &str = "headroom.headroom.svc";
@@ -42,7 +40,7 @@ fn run_headroom(cluster: &Cluster, servers: &[ModelServer]) -> Process {
     std::fs::create_dir(&folder).unwrap();
     let mut configuration = String::from(include_str!("manifests/autoscaler.yaml"));
     for server in servers {
-        configuration.push_str(&format!("  - {}\n", server.url()));
+        configuration.extend(["  - ", &server.url(), "\n"]);
     }
     let file = folder.join("autoscaler.yaml");
     std::fs::write(&file, configuration).unwrap();
@@ -62,11 +60,12 @@ fn run_headroom(cluster: &Cluster, servers: &[ModelServer]) -> Process {
     Process::start("headroom", &mut command, &folder).unwrap()
 }
 
-/// What the API server answers for the autoscaler's count.
-fn published(cluster: &Cluster) -> Result<String, String> {
-    let path = "/apis/external.metrics.k8s.io/v1beta1/namespaces/chat/headroom_desired_replicas\
-                ?labelSelector=headroom.dev%2Fautoscaler%3Dchat-8b";
-    let answer = cluster.kubectl(&["get", "--raw", path]).map_err(|error| error.to_string())?;
+/// What the API server answers for a metric of the autoscaler.
+fn published(cluster: &Cluster, metric: &str) -> Result<String, String> {
+    let path = format!(
+        "/apis/external.metrics.k8s.io/v1beta1/namespaces/chat/{metric}?labelSelector=headroom.dev%2Fautoscaler%3Dchat-8b"
+    );
+    let answer = cluster.kubectl(&["get", "--raw", &path]).map_err(|error| error.to_string())?;
     let answer: Value = serde_json::from_str(&answer).map_err(|_| answer.clone())?;
     answer["items"][0]["value"].as_str().map(str::to_owned).ok_or_else(|| answer.to_string())
 }
@@ -78,13 +77,18 @@ fn a_real_hpa_follows_the_count_and_holds_while_it_is_unknown() {
     cluster.apply(include_str!("../src/node.yaml")).unwrap();
     cluster.apply(include_str!("manifests/fleet.yaml")).unwrap();
     let authority = std::fs::read_to_string(&cluster.authority.certificate).unwrap();
-    cluster.apply(&include_str!("manifests/api-service.yaml").replace("CA_BUNDLE", &support::base64(&authority))).unwrap();
+    cluster
+        .apply(&include_str!("manifests/api-service.yaml").replace("CA_BUNDLE", &support::base64(&authority)))
+        .unwrap();
     wait_until("two pods are ready", PATIENCE, || equals(2, &deployment(&cluster, "/status/readyReplicas"))).unwrap();
 
     // 44 waiting at 5 a replica ask for 9; from 2, the default policies allow 6 in the first 15 seconds.
     let servers = [ModelServer::start(22).unwrap(), ModelServer::start(22).unwrap()];
     let headroom = run_headroom(&cluster, &servers);
-    let first = wait_until("the API server answers with the count", PATIENCE, || published(&cluster)).unwrap();
+    let first = wait_until("the API server answers with the count", PATIENCE, || {
+        published(&cluster, "headroom_desired_replicas")
+    })
+    .unwrap();
     assert_eq!(first, "6", "{}", headroom.log());
     cluster.apply(include_str!("manifests/hpa.yaml")).unwrap();
     wait_until("the HPA has moved the Deployment", PATIENCE, || equals(6, &deployment(&cluster, "/spec/replicas")))
@@ -93,8 +97,14 @@ fn a_real_hpa_follows_the_count_and_holds_while_it_is_unknown() {
 
     // The queue is gone, and then both servers hang: with no last value that asks for more, no number is published,
     // the HPA says so in our words, and nothing falls.
-    servers.iter().for_each(|server| server.answer(0));
-    std::thread::sleep(WINDOW);
+    for server in &servers {
+        server.answer(0);
+    }
+    let waiting = || published(&cluster, "headroom_waiting_requests");
+    wait_until("no request waits", PATIENCE, || {
+        waiting().and_then(|count| if count == "0" { Ok(()) } else { Err(count) })
+    })
+    .unwrap();
     servers.iter().for_each(ModelServer::hang);
     let condition = wait_until("the HPA has no number", PATIENCE, || {
         let condition = hpa_condition(&cluster, "ScalingActive");
@@ -107,7 +117,9 @@ fn a_real_hpa_follows_the_count_and_holds_while_it_is_unknown() {
     assert_eq!(deployment(&cluster, "/spec/replicas"), 6);
 
     // They answer again: the count is back, and stays up for its window.
-    servers.iter().for_each(|server| server.answer(0));
+    for server in &servers {
+        server.answer(0);
+    }
     wait_until("the HPA has a number again", PATIENCE, || {
         let condition = hpa_condition(&cluster, "ScalingActive");
         if condition.starts_with("True ValidMetricFound") { Ok(()) } else { Err(condition) }
