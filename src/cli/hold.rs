@@ -14,7 +14,7 @@ use super::client::{ServerArgs, ask, split_name};
 use super::{say, small_runtime, time};
 use crate::controller::HoldRequest;
 
-/// Hold an autoscaler at a count, in every mode, until `resume` or a time.
+/// Hold an autoscaler at a count from 0 to its maxReplicas, in every mode, until `resume` or a time.
 #[derive(Debug, Args)]
 pub(super) struct HoldArgs {
     /// NAMESPACE/NAME.
@@ -22,7 +22,7 @@ pub(super) struct HoldArgs {
     /// The count; the present one where none is given.
     #[arg(long)]
     replicas: Option<i32>,
-    /// For so long, e.g. 2h.
+    /// For so long, e.g. 2h; without it and --until, until `resume`.
     #[arg(long = "for", value_parser = humantime::parse_duration, conflicts_with = "until")]
     duration: Option<Duration>,
     /// Until this time, e.g. 2026-03-08T18:00:00Z.

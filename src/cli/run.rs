@@ -241,11 +241,11 @@ impl Reload<'_> {
 
     fn take(&mut self, specs: Vec<AutoscalerSpec>, fingerprint: u64, changed: bool) {
         if changed || self.refused.is_some() {
-            info!(path = %self.path.display(), "the configuration was read again");
             self.process.config_reloads.fetch_add(1, Ordering::Relaxed);
+            self.process.config_refused.store(false, Ordering::Relaxed);
+            info!(path = %self.path.display(), "the configuration was read again");
         }
         self.refused = None;
-        self.process.config_refused.store(false, Ordering::Relaxed);
         self.specs = specs;
         self.fingerprint = fingerprint;
     }
@@ -254,9 +254,9 @@ impl Reload<'_> {
         if self.refused.as_ref() == Some(&errors) {
             return;
         }
-        warn!(path = %self.path.display(), "the changed configuration is wrong, so the old one stays in force: {errors}");
         self.process.config_failures.fetch_add(1, Ordering::Relaxed);
         self.process.config_refused.store(true, Ordering::Relaxed);
+        warn!(path = %self.path.display(), "the changed configuration is wrong, so the old one stays in force: {errors}");
         self.refused = Some(errors);
     }
 }

@@ -1,11 +1,13 @@
 //! Each change as one JSON line with the whole record, on standard output.
 
 use std::io::Write;
+use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::mpsc::{SyncSender, TrySendError, sync_channel};
 
 use headroom_policies::DecisionRecord;
 use serde::Serialize;
+use tracing::warn;
 
 use crate::api::Key;
 
@@ -16,7 +18,7 @@ const WAITING_LINES: usize = 256;
 #[derive(Debug)]
 pub struct DecisionLog {
     lines: Option<SyncSender<String>>,
-    dropped: AtomicU64,
+    dropped: Arc<AtomicU64>,
 }
 
 #[derive(Serialize)]
@@ -33,21 +35,30 @@ impl DecisionLog {
     /// Writes to standard output, from a thread of its own.
     pub fn standard_output() -> Self {
         let (lines, received) = sync_channel::<String>(WAITING_LINES);
+        let dropped = Arc::new(AtomicU64::new(0));
+        let lost = Arc::clone(&dropped);
         std::thread::spawn(move || {
+            let mut failed = false;
             for line in received {
-                // A closed pipe ends the log, not the program.
+                // A closed pipe or a full disk costs lines, not the program.
                 let mut output = std::io::stdout().lock();
-                if writeln!(output, "{line}").and_then(|()| output.flush()).is_err() {
-                    return;
+                if let Err(error) = writeln!(output, "{line}").and_then(|()| output.flush()) {
+                    lost.fetch_add(1, Ordering::Relaxed);
+                    if !failed {
+                        warn!(%error, "a decision was not written; further ones are counted in headroom_decision_log_dropped_total");
+                    }
+                    failed = true;
+                } else {
+                    failed = false;
                 }
             }
         });
-        Self { lines: Some(lines), dropped: AtomicU64::new(0) }
+        Self { lines: Some(lines), dropped }
     }
 
     /// Writes nothing.
     pub fn none() -> Self {
-        Self { lines: None, dropped: AtomicU64::new(0) }
+        Self { lines: None, dropped: Arc::default() }
     }
 
     /// Writes a change.

@@ -1,14 +1,12 @@
 //! The decisions of the last day: every change, and one a minute otherwise.
 
 use std::collections::VecDeque;
-use std::io::{Read, Write};
 use std::time::Duration;
 
-use flate2::Compression;
-use flate2::read::ZlibDecoder;
-use flate2::write::ZlibEncoder;
 use headroom_policies::{DecisionRecord, Reason, Replicas, Stage, Timestamp};
 use serde::Serialize;
+
+use super::packed::Packed;
 
 /// How long a decision is kept.
 const KEPT_FOR: Duration = Duration::from_secs(24 * 3600);
@@ -16,6 +14,10 @@ const KEPT_FOR: Duration = Duration::from_secs(24 * 3600);
 const KEPT_EVERY: Duration = Duration::from_secs(60);
 /// Bytes of all records of one autoscaler; beyond that the oldest go first.
 const MOST_BYTES: usize = 8 << 20;
+/// As many records are packed together: about half an hour of one a minute.
+const PACKED_TOGETHER: usize = 32;
+/// A larger record, in compressed bytes, is longer than what compression looks back over, and gains nothing.
+const MOST_PACKED: usize = 8 << 10;
 
 /// Why a decision was kept.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
@@ -63,8 +65,7 @@ pub struct Journal {
 #[derive(Debug)]
 struct Entry {
     summary: Summary,
-    /// The record as compressed JSON.
-    record: Box<[u8]>,
+    record: Packed,
 }
 
 /// What makes a decision differ from the one before it.
@@ -114,16 +115,33 @@ impl Journal {
             reason,
             message: message.to_owned(),
         };
-        let record = compress(record);
-        self.bytes += record.len();
+        let record = Packed::alone(record);
+        self.bytes += record.bytes_freed();
         self.entries.push_back(Entry { summary, record });
+        self.pack();
         while self.entries.len() > 1
             && (self.bytes > MOST_BYTES
                 || self.entries.front().is_some_and(|oldest| at.since(oldest.summary.at) > KEPT_FOR))
         {
-            self.bytes -= self.entries.pop_front().map_or(0, |oldest| oldest.record.len());
+            self.bytes -= self.entries.pop_front().map_or(0, |oldest| oldest.record.bytes_freed());
         }
         Some((kept, self.next_id))
+    }
+
+    /// Packs the newest records together once there are enough: they repeat each other.
+    fn pack(&mut self) {
+        let newest = self.entries.iter().rev().take(PACKED_TOGETHER);
+        let alone = newest.take_while(|entry| entry.record.is_alone() && entry.record.size() <= MOST_PACKED).count();
+        if alone < PACKED_TOGETHER {
+            return;
+        }
+        let first = self.entries.len() - alone;
+        let Some(packed) = Packed::together(self.entries.range(first..).map(|entry| &entry.record)) else { return };
+        for (entry, packed) in self.entries.range_mut(first..).zip(packed) {
+            self.bytes -= entry.record.bytes_freed();
+            entry.record = packed;
+        }
+        self.bytes += self.entries.back().map_or(0, |entry| entry.record.size());
     }
 
     /// The kept decisions of a span, newest first, at most so many.
@@ -135,13 +153,13 @@ impl Journal {
     /// The decision that was in force at an instant: the newest kept one not after it.
     pub fn in_force_at(&self, at: Timestamp) -> Option<(Summary, DecisionRecord)> {
         let entry = self.entries.iter().rev().find(|entry| entry.summary.at <= at)?;
-        Some((entry.summary.clone(), decompress(&entry.record)?))
+        Some((entry.summary.clone(), entry.record.unpack()?))
     }
 
     /// A decision by its identity.
     pub fn get(&self, id: u64) -> Option<(Summary, DecisionRecord)> {
         let entry = self.entries.iter().find(|entry| entry.summary.id == id)?;
-        Some((entry.summary.clone(), decompress(&entry.record)?))
+        Some((entry.summary.clone(), entry.record.unpack()?))
     }
 
     /// The newest kept decision whose count differs from that of the one before it.
@@ -160,22 +178,6 @@ impl Journal {
     pub fn oldest(&self) -> Option<Timestamp> {
         self.entries.front().map(|entry| entry.summary.at)
     }
-}
-
-fn compress(record: &DecisionRecord) -> Box<[u8]> {
-    let mut encoder = ZlibEncoder::new(Vec::new(), Compression::fast());
-    // Writing to memory does not fail; a record that could not be written is empty, and shown as not kept.
-    let written = serde_json::to_vec(record).map(|json| encoder.write_all(&json));
-    match (written, encoder.finish()) {
-        (Ok(Ok(())), Ok(bytes)) => bytes.into(),
-        _ => Box::default(),
-    }
-}
-
-fn decompress(bytes: &[u8]) -> Option<DecisionRecord> {
-    let mut json = Vec::new();
-    ZlibDecoder::new(bytes).read_to_end(&mut json).ok()?;
-    serde_json::from_slice(&json).ok()
 }
 
 #[cfg(test)]
@@ -204,6 +206,32 @@ mod tests {
         assert_eq!((summary.id, found), (2, record(4, 10)));
         assert_eq!(journal.in_force_at(Timestamp::from_millis(-1)), None);
         assert_eq!(journal.get(3).unwrap().1, record(4, 70));
+    }
+
+    #[test]
+    fn records_packed_together_are_small_and_whole() {
+        let mut journal = Journal::default();
+        let records: Vec<DecisionRecord> =
+            (0..100).map(|minute| record(minute % 7 + 1, i64::from(minute) * 60)).collect();
+        let mut alone = 0;
+        for record in &records {
+            alone += Packed::alone(record).size();
+            journal.offer(record);
+        }
+        assert!(journal.bytes * 3 < alone, "{} bytes packed, {alone} alone", journal.bytes);
+        for (id, record) in (1..).zip(&records) {
+            assert_eq!(journal.get(id).unwrap().1, *record);
+        }
+        // What is forgotten is given back, though others of its pack stay.
+        let day_later = i64::from(24 * 60 + 70) * 60;
+        journal.offer(&record(3, day_later));
+        assert_eq!(journal.oldest(), Some(Timestamp::from_millis(70 * 60_000)));
+        for minute in 0..40 {
+            journal.offer(&record(3, day_later + 86_400 + minute * 60));
+        }
+        let held: usize =
+            journal.entries.iter().filter(|entry| entry.record.is_alone()).map(|entry| entry.record.size()).sum();
+        assert!(journal.bytes >= held && journal.bytes < alone, "{}", journal.bytes);
     }
 
     #[test]

@@ -5,6 +5,7 @@ mod decision_log;
 mod journal;
 mod manager;
 mod override_by_hand;
+mod packed;
 mod state_dir;
 mod store;
 mod target;
