@@ -68,7 +68,7 @@ fn main() -> Fallible<()> {
     }
     let seconds = arguments.value("--seconds", if arguments.is_check() { 1 } else { 10 })?;
     let server = match arguments.value("--targets", 0)? {
-        0 => Server::alone()?,
+        0 => Server::alone(arguments.text("--server-core"))?,
         targets => Server::program(targets)?,
     };
     measure(&server, seconds)
@@ -158,16 +158,22 @@ struct Alone {
 }
 
 impl Server {
-    /// The API alone.
-    fn alone() -> Fallible<Self> {
+    /// The API alone, on one core where it is named: a thread that is moved between cores at every request is late once
+    /// in a while, which is none of its own.
+    fn alone(core: Option<&str>) -> Fallible<Self> {
         let folder = tempfile::tempdir()?;
         write_certificate(folder.path())?;
-        let mut process = Command::new(std::env::current_exe()?)
-            .arg("--serve-values")
-            .arg(folder.path())
-            .stdin(Stdio::piped())
-            .stdout(Stdio::piped())
-            .spawn()?;
+        let program = std::env::current_exe()?;
+        let mut command = match core {
+            Some(core) => {
+                let mut command = Command::new("taskset");
+                command.args(["--cpu-list", core]).arg(program);
+                command
+            }
+            None => Command::new(program),
+        };
+        let mut process =
+            command.arg("--serve-values").arg(folder.path()).stdin(Stdio::piped()).stdout(Stdio::piped()).spawn()?;
         let mut line = String::new();
         BufReader::new(process.stdout.take().ok_or("the server has no output")?).read_line(&mut line)?;
         let (address, echo_address) = line.trim().split_once(' ').ok_or("the server did not start")?;
