@@ -222,6 +222,10 @@ impl Reload<'_> {
     }
 
     fn look(&mut self, manager: &mut Manager) {
+        // A pipe gives its configuration once, and would then be waited for without end.
+        if std::fs::metadata(self.path).is_ok_and(|found| !found.is_file() && !found.is_dir()) {
+            return;
+        }
         match load(self.path) {
             Err(errors) => self.refuse(errors.to_string()),
             Ok(loaded) => {

@@ -95,7 +95,9 @@ pub struct Loaded {
 pub fn load(path: &Path) -> Result<Loaded, ConfigErrors> {
     let (mut errors, mut files, mut found) = (Vec::new(), Vec::new(), BTreeMap::new());
     for file in files_of(path).map_err(|error| ConfigErrors(vec![error]))? {
-        match read(&file) {
+        // A pipe in a folder would be waited for without end.
+        let is_file = !path.is_dir() || std::fs::metadata(&file).is_ok_and(|found| found.is_file());
+        match if is_file { read(&file) } else { Err(not_a_file(&file)) } {
             Ok(text) => files.push((file.display().to_string(), text)),
             Err(source) => errors.push(ConfigError::Read { path: file.display().to_string(), source }),
         }
@@ -160,6 +162,14 @@ fn files_of(path: &Path) -> Result<Vec<PathBuf>, ConfigError> {
     }
     files.sort();
     Ok(files)
+}
+
+/// Why an entry of a folder is not read.
+fn not_a_file(entry: &Path) -> io::Error {
+    match std::fs::metadata(entry) {
+        Err(error) => error,
+        Ok(_) => io::Error::new(io::ErrorKind::InvalidInput, "it is not a regular file; move it out of the folder"),
+    }
 }
 
 fn read(file: &Path) -> io::Result<String> {

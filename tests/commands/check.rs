@@ -66,9 +66,10 @@ fn files_that_say_nothing_are_mistakes() {
     std::fs::write(file("empty.yaml"), "").unwrap();
     std::os::unix::fs::symlink("nowhere", file("dangling.yaml")).unwrap();
     std::fs::create_dir(file("folder.yaml")).unwrap();
+    assert!(std::process::Command::new("mkfifo").arg(file("pipe.yaml")).status().unwrap().success());
     let checked = output(&["check", "--config", folder.path().to_str().unwrap()]);
     assert_eq!(checked.status.code(), Some(1));
-    for part in ["empty.yaml", "dangling.yaml", "folder.yaml"] {
+    for part in ["empty.yaml", "dangling.yaml", "folder.yaml", "pipe.yaml"] {
         assert!(stderr(&checked).contains(part), "{part}: {}", stderr(&checked));
     }
     assert!(!stderr(&checked).contains("good.yaml"), "{}", stderr(&checked));
